@@ -58,7 +58,7 @@ def compute_hit_rate(heat, position):
         (grad_cam, 0.8),
         (lambda f, x, y: occlusion(f, x, y, patch=4, baseline=0.5), 0.9),
         (
-            lambda f, x, y: shapley(f, x, y, players=patch_grid((16, 16), 4), baseline=0.5, samples=8)[
+            lambda f, x, y: shapley(f, x, y, players=patch_grid((16, 16), 4), baseline=0.5, num_samples=8)[
                 :, patch_grid((16, 16), 4)
             ],
             0.9,

@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 METHODS = {
     "saliency": saliency,
-    "smooth_grad": lambda f, x, c: smooth_grad(f, x, c, noise=0.0, samples=2),
+    "smooth_grad": lambda f, x, c: smooth_grad(f, x, c, noise=0.0, num_samples=2),
     "gradient_times_input": lambda f, x, c: gradient_times_input(f, x, c, baseline=0.5),
     "grad_cam": grad_cam,
     "feature_maps": lambda f, x, c: feature_maps(f, x, f[0]),
     "occlusion": lambda f, x, c: occlusion(f, x, c, patch=3, baseline=0.5),
     "shapley": lambda f, x, c: shapley(f, x, c, players=patch_grid((8, 12), 3), baseline=0.5),
     "sampled": lambda f, x, c: shapley(
-        f, x, c, players=patch_grid((8, 12), 4), samples=2, generator=torch.Generator().manual_seed(0)
+        f, x, c, players=patch_grid((8, 12), 4), num_samples=2, generator=torch.Generator().manual_seed(0)
     ),
 }
 

@@ -87,7 +87,7 @@ def test_worst_test_images_are_explained_in_page_and_report(workdir, capsys):
     assert page.count("Grad-CAM") > 6 and page.count("feature maps") == 12 and "filters of the first layer" in page
     assert not re.search(r'(src|href)="(?!data:)', page), "the page needs something beside it"
     report = Path("images/report.html").read_text()
-    assert "Why it answers so" in report and report.count("data:image/png") >= 7
+    assert "Explanations" in report and report.count("data:image/png") >= 7
     assert not re.search(r'(src|href)="(?!data:|#)', report)
 
 
@@ -187,7 +187,7 @@ def test_grad_cam_takes_any_layer(workdir):
     ("words", "expected", "hint"),
     [
         ("nowhere", "no run named 'nowhere'", "latest"),
-        ("number", "number does not classify", "`didact list`"),
+        ("number", "number is no classifier", "`didact list`"),
         ("images gone.png", "no image at gone.png", "expected a file"),
         ("images fake.png", "fake.png cannot be read", "replace it"),
         ("images --class ten", "no class named 'ten'", "choose from: 0, 1"),
@@ -197,7 +197,7 @@ def test_grad_cam_takes_any_layer(workdir):
         ("images --method ''", "no method named ''", "choose from"),
         ("table --method grad_cam", "no method for table named 'grad_cam'", "choose from"),
         ("plain --method grad_cam", "no convolutional layer", "use saliency or occlusion"),
-        ("numpy --method saliency", "hands out no gradient", "choose occlusion or shapley"),
+        ("numpy --method saliency", "gives no gradient of its input", "choose occlusion or shapley"),
         (
             "images --layer network.featres.0",
             "no layer named 'network.featres.0'",
@@ -205,7 +205,7 @@ def test_grad_cam_takes_any_layer(workdir):
         ),
         (
             "images --layer network.head",
-            "--layer network.head: the layer Linear gives 10 numbers",
+            "--layer network.head: the layer Linear outputs 10 numbers",
             "choose a convolutional one",
         ),
         (

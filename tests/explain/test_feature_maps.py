@@ -104,7 +104,7 @@ def test_filters_of_a_convolution_and_of_an_mlp():
     assert torch.equal(filters(model), model[0].weight)
     units = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5))
     assert torch.equal(filters(units, (2, 3, 4)).flatten(1), units[1].weight)
-    with pytest.raises(UsageError, match="no filters over the image"):
+    with pytest.raises(UsageError, match="first layer has no filters"):
         filters(nn.Linear(7, 2), (2, 3, 4))
 
 
@@ -112,8 +112,8 @@ def test_filters_of_a_convolution_and_of_an_mlp():
     ("call", "message"),
     [
         (lambda m, x: grad_cam(m, x, 0, layer="44"), "no layer named '44'; did you mean '4'"),
-        (lambda m, x: grad_cam(m, x, 0, layer="8"), "Linear gives 3 numbers, which are no maps"),
-        (lambda m, x: grad_cam(m, x, 0, layer="6"), "AdaptiveAvgPool2d gives 6 × 1 × 1 numbers"),
+        (lambda m, x: grad_cam(m, x, 0, layer="8"), "Linear outputs 3 numbers, which are not maps"),
+        (lambda m, x: grad_cam(m, x, 0, layer="6"), "AdaptiveAvgPool2d outputs 6 × 1 × 1 numbers"),
         (lambda m, x: grad_cam(m, x, 0, layer=nn.Conv2d(1, 1, 1)), "Conv2d is not used"),
         (lambda m, x: grad_cam(lambda x: m(x), x, 0), "needs the layer itself"),
         (

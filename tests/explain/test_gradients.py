@@ -37,7 +37,7 @@ def test_smooth_grad_averages_the_slope_under_noise():
         x,
         0,
         noise=0.25,
-        samples=8,
+        num_samples=8,
         generator=torch.Generator().manual_seed(0),
     )
     torch.testing.assert_close(mean_slope.mean(0), x[0] ** 2 + 0.5**2, atol=0.05, rtol=0)
@@ -45,7 +45,7 @@ def test_smooth_grad_averages_the_slope_under_noise():
 
 def test_smooth_grad_without_noise_is_saliency():
     x = torch.randn(2, 3)
-    torch.testing.assert_close(smooth_grad(quadratic, x, 1, noise=0.0, samples=3), saliency(quadratic, x, 1))
+    torch.testing.assert_close(smooth_grad(quadratic, x, 1, noise=0.0, num_samples=3), saliency(quadratic, x, 1))
 
 
 def test_gradient_times_input_splits_a_linear_score():

@@ -132,7 +132,7 @@ def test_explain_run_writes_page_and_figures_of_a_text(runs, name, text, tokens,
     assert text in page and page.count("<figure") >= 1
     if name == "translate":
         assert all(
-            page.count(f">{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2)
+            page.count(f">{part} {layer} head") == 2 for part in ("encoder", "decoder", "cross") for layer in (1, 2)
         )
         assert len(explanation["figures"]) == 7 and len(explanation["methods"]["attention"]) == 6
     if name in ("gpt", "llama"):
@@ -167,10 +167,10 @@ def test_attention_maps_label_both_axes_with_tokens(runs, tmp_path):
     source_tokens = ["twenty", "one", "<eos>"]
     assert (
         kinds["encoder"] == (source_tokens, source_tokens)
-        and kinds["across"][1] == source_tokens
-        and kinds["across"][0][-1] == "<eos>"
+        and kinds["cross"][1] == source_tokens
+        and kinds["cross"][0][-1] == "<eos>"
     )
-    assert kinds["decoder"][0] == kinds["decoder"][1] == ["<bos>", *kinds["across"][0][:-1]]
+    assert kinds["decoder"][0] == kinds["decoder"][1] == ["<bos>", *kinds["cross"][0][:-1]]
 
 
 def test_long_attention_map_labels_some_tokens():
@@ -227,7 +227,7 @@ def test_seq2seq_explanation_decodes_number_words(runs, tmp_path):
 def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
     result = explain_run(runs["gpt"], methods=("heads",), out_dir=tmp_path)
     objective, prepared = load_model(runs["gpt"])[0], rebuild(runs["gpt"], with_data=True)
-    assert result["whole"]["loss"] == pytest.approx(evaluate(runs["gpt"])["validation"]["loss"], rel=1e-4)
+    assert result["all_heads"]["loss"] == pytest.approx(evaluate(runs["gpt"])["validation"]["loss"], rel=1e-4)
     rows = {(row["attention"], row["head"]): row["loss"] for row in result["explained"]}
     assert set(rows) == {(f"layer {i}", j) for i in (1, 2) for j in (1, 2)}
     # head 2 of layer 1, by hand: what the output matrix reads of it is nothing
@@ -239,7 +239,7 @@ def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
         )
     assert (
         rows["layer 1", 2] == pytest.approx(expected_scores["loss"], rel=1e-5)
-        and rows["layer 1", 2] != result["whole"]["loss"]
+        and rows["layer 1", 2] != result["all_heads"]["loss"]
     )
     assert (tmp_path / "heads-loss.svg").is_file() and "layer 2 head 1 off" in (tmp_path / "index.html").read_text()
     assert main(["explain", str(runs["text_transformer"].folder), "--method", "heads", "--output", str(tmp_path)]) == 0
@@ -260,9 +260,9 @@ def test_explain_without_inputs_takes_the_worst_test_examples(runs, name, capsys
 @pytest.mark.parametrize(("options", "complaint"), [
     ({"methods": ("gates",)}, "no method for this network named 'gates'"),
     ({"label": "a"}, "--class does not apply: .* got --class a"),
-    ({"inputs": [""]}, "a prompt needs at least one token"),
-    ({"inputs": ["a"], "methods": ("heads",)}, "--method heads judges the validation split"),
-    ({"methods": ("heads", "attention")}, "--method heads judges the validation split"),
+    ({"inputs": [""]}, "needs at least one token, got"),
+    ({"inputs": ["a"], "methods": ("heads",)}, "--method heads evaluates the validation split"),
+    ({"methods": ("heads", "attention")}, "--method heads evaluates the validation split"),
 ])
 def test_explain_run_refuses_bad_options(runs, options, complaint):
     with pytest.raises(UsageError, match=complaint):
@@ -318,7 +318,7 @@ def test_compared_memory_has_the_norms_that_were_measured(runs, tmp_path, monkey
 
 
 def test_head_ablation_refuses_networks_without_heads(runs):
-    with pytest.raises(UsageError, match="has no attention heads to switch off: recipe 'char_rnn' builds none"):
+    with pytest.raises(UsageError, match="has no attention heads to ablate: recipe 'char_rnn' builds none"):
         explain_run(runs["char_rnn"], methods=("heads",))
 
 

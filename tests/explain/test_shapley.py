@@ -49,14 +49,14 @@ def test_shapley_is_the_mean_over_all_orders():
 @pytest.mark.parametrize("samples", [1, 2, 7])
 def test_shapley_values_sum_to_the_score_for_any_number_of_samples(samples):
     f, x, b = make_network(14), torch.randn(3, 14, dtype=torch.float64), torch.randn(14, dtype=torch.float64)
-    shapley_values = shapley(f, x, 0, baseline=b, samples=samples)
+    shapley_values = shapley(f, x, 0, baseline=b, num_samples=samples)
     torch.testing.assert_close(shapley_values.sum(1), (f(x) - f(b[None]))[:, 0].detach())
 
 
 def test_sampled_shapley_values_approach_the_exact_ones():
     f, x = make_network(9), torch.randn(1, 9, dtype=torch.float64)
     exact = shapley(f, x, 0)
-    estimate = shapley(f, x, 0, max_exact=0, samples=2000, generator=torch.Generator().manual_seed(0))
+    estimate = shapley(f, x, 0, max_exact=0, num_samples=2000, generator=torch.Generator().manual_seed(0))
     assert (estimate - exact).abs().max() < 0.03 * exact.abs().max()
 
 
@@ -140,6 +140,6 @@ def test_occlusion_refuses_a_patch_larger_than_the_image():
 def test_shapley_description_says_when_values_are_sampled():
     for table in (IMAGE_METHODS, FEATURE_METHODS):
         assert (
-            "random orders" in table["shapley"].description
-            and f"at most {MAX_EXACT_PLAYERS} parts, exactly" in table["shapley"].description
+            "random permutations" in table["shapley"].description
+            and f"at most {MAX_EXACT_PLAYERS} parts exact" in table["shapley"].description
         )

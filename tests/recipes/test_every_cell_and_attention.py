@@ -136,7 +136,7 @@ def test_gpt_learns_a_repeating_text_with_every_attention(attention, workdir, ca
     assert capsys.readouterr().out.startswith("or not to be or not to be or not to be or n")
     (explanation,) = explain_run(run, ["to be or not"], out_dir=workdir / "seen")["explained"]
     assert [len(heads) for heads in explanation["methods"]["attention"]] == [2, 2]
-    assert "red adds and blue takes away" in (workdir / "seen/index.html").read_text(encoding="utf-8")
+    assert "red is positive and blue negative" in (workdir / "seen/index.html").read_text(encoding="utf-8")
 
 
 def test_initial_weights_need_the_attention_of_their_run(workdir):

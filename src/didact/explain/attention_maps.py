@@ -1,4 +1,4 @@
-"""Maps of attention: for each head who looks at whom, with the tokens at both axes."""
+"""Attention maps: the weights of each head, with the tokens on both axes."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from didact.charts.html import Html, ellipsize, tag
 from didact.explain.colormap import HEAT_COLORMAP, SIGNED_COLORMAP, apply_colormap, scale_to_unit
 from didact.report.examples import image_to_data_uri
 
-MAPS_PER_ROW = 4             # maps in a row
-MAP_SIDE_PX, MAP_GAP_PX = 210, 18    # pixels of a map, and between two
-MAX_AXIS_NAMES = 20             # tokens of an axis that have room for a name
+MAPS_PER_ROW = 4
+MAP_SIDE_PX, MAP_GAP_PX = 210, 18    # side of a map, and the space between two
+MAX_AXIS_NAMES = 20                  # tokens of an axis that are labeled
 
 
 def draw_attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Html:
-    """(heads, T, S), each on its own scale: the T tokens that look beside it, the S that are looked at above it.
+    """(heads, T, S): one map per head, each on its own scale, the T queries as rows and the S keys as columns.
 
-    Bright is much; where some are negative, red is above zero and blue below.
+    Bright is large; where weights can be negative, red is positive and blue negative.
     """
     row_labels, column_labels = ([ellipsize(label, 12) for label in names] for names in (rows, columns))
     left, top = (8 + svg.CHAR_WIDTH * max(map(len, names)) for names in (row_labels, column_labels))
     tile_width, tile_height = left + MAP_SIDE_PX + MAP_GAP_PX, top + MAP_SIDE_PX + MAP_GAP_PX + 22
-    is_signed = bool((heads < 0).any())                       # of a layer: its heads stand beside each other
+    is_signed = bool((heads < 0).any())    # the same colormap for all heads of a layer
     parts: list[Html] = []
     for j, a in enumerate(heads):
         x, y = tile_width * (j % MAPS_PER_ROW) + left, tile_height * (j // MAPS_PER_ROW) + top + 22

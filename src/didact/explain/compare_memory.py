@@ -26,7 +26,7 @@ from didact.training.restore import load_model
 
 
 def _measure_gradient_reach(run: Run, inputs: Sequence[Given], device: str) -> Tensor:
-    """The norms over distance, geometric means over the texts or windows, as far as the shortest of them goes."""
+    """The norms over distance, geometric means over the texts or windows, up to the length of the shortest."""
     objective, data = load_model(run)
     network = objective.get_submodule("network")
     reader = find_reader(network)
@@ -46,7 +46,7 @@ def _measure_gradient_reach(run: Run, inputs: Sequence[Given], device: str) -> T
 
 
 def _get_reader_inputs(objective: Objective, reader: RecurrentReader, batch: Batch) -> Tensor:
-    """What the reader is given of one text or window, (T, D): tokens by their embedding, values as they come to it."""
+    """The recurrent layers' input for one text or window, (T, D): embedded tokens, or standardized values."""
     if isinstance(objective, CanForecast):
         with record_inputs(reader) as inputs:
             objective.forecast(batch)
@@ -61,8 +61,10 @@ def _get_reader_inputs(objective: Objective, reader: RecurrentReader, batch: Bat
 def compare_gradient_reach(
     runs: Sequence[Run], inputs: Sequence[Given] = (), *, out_dir: Path | None = None, device: str = "auto"
 ) -> dict[str, Any]:
-    """A page with one chart, a line for each run, named by what differs between them; in the first run's folder
-    where none is given."""
+    """A page with one chart, a line for each run, labeled by what differs between them.
+
+    It goes to the first run's folder where `out_dir` is not given.
+    """
     norms = [_measure_gradient_reach(run, inputs, device) for run in runs]
     differences = find_differences([run.metadata for run in runs])
     difference_texts = [
@@ -75,26 +77,26 @@ def compare_gradient_reach(
         for k, (label, n) in enumerate(zip(labels, norms, strict=True))
     ]
     steps = "values" if all(run.metadata["data"]["kind"] == "series" for run in runs) else "tokens"
-    chart = svg.draw_chart("How far a gradient reaches back", series, x=f"{steps} before the last", log_y=True)
+    chart = svg.draw_chart("Gradient norm over distance", series, x=f"{steps} before the last", log_y=True)
     folder = out_dir or runs[0].folder / "explanations"
     if out_dir is None:
         clear_figures(folder)
     files.write_text(folder / "memory.svg", make_standalone_svg(chart))
     method_notes = [
         sequences.METHOD_NOTES["memory"],
-        "Of several texts the geometric mean. Of an LSTM s is h and c together: c is its memory.",
-        "Of Mamba s is h, of an mLSTM C, of an sLSTM (c, n, h) as it is kept.",
+        "Over several texts the geometric mean. For an LSTM s is h and c together: c is its memory.",
+        "For Mamba s is h, for an mLSTM C, for an sLSTM (c, n, h).",
     ]
     files.write_text(
         folder / "memory.html",
         make_document(
-            "Memory side by side",
+            "Memory compared",
             tag(
                 "header",
                 tag("p", "didact · explanations", class_="overline"),
-                tag("h1", "Memory", tag("span", " side by side")),
+                tag("h1", "Memory", tag("span", " compared")),
             ),
-            make_section("How to read it", make_note_list(method_notes)),
+            make_section("How to read this page", make_note_list(method_notes)),
             make_section("‖∂s_T/∂s_{T−d}‖", tag("figure", chart, class_="wide")),
         ),
     )

@@ -1,5 +1,4 @@
-"""`didact explain`: why a run's model answers as it does, for inputs of one's own or for the test examples it got
-most wrong."""
+"""Explanations of a run (`didact explain`), for given inputs or the test examples with the largest losses."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -35,9 +34,8 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-MAX_INPUTS = 64               # inputs at a time: each costs hundreds of passes
-# seconds of one pass from which on a method may take a minute: each is then told when it begins
-SLOW_PASS_S = 0.01
+MAX_INPUTS = 64        # inputs at a time: each costs hundreds of passes
+SLOW_PASS_S = 0.01     # from this time of one pass on a method may take a minute: progress is then reported by method
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,10 @@ def explain_run(
     other_runs: Sequence[Run] = (),
     on_message: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
-    """Explain each input, write a page and a figure for each of them, and return what was found.
+    """Explain each input, write a page and a figure for each of them, and return the results.
 
-    In the run's own folder (`out_dir` not given) the figures become a section of its report. `other_runs` are further
-    runs whose memory is drawn in one chart with this one's.
+    Without `out_dir` they go to the run's own folder, and the figures become a section of its report. `other_runs` are
+    drawn with this one in a chart of the gradient norms over time.
     """
     if other_runs:
         if tuple(methods) != ("memory",) or (label, layer, patches) != (None, None, None):
@@ -75,7 +73,7 @@ def explain_run(
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError(
-                "--method heads judges the validation split and explains no input: give it alone, without inputs and "
+                "--method heads evaluates the validation split and explains no input: give it alone, without inputs and "
                 "options"
             )
         return head_ablation.explain_heads(run, out_dir=out_dir, device=device, on_message=on_message)
@@ -131,15 +129,14 @@ def _explain_sequences(
     on_message: Callable[[str], object],
     **options: Any,
 ) -> dict[str, Any] | None:
-    """Of a network that reads tokens or values in their order: attention, alignment, gates and memory; None of any
-    other."""
+    """Networks that read tokens or values in order: attention, alignment, gates and memory; None for other networks."""
     objective, data = load_model(run)
     available = sequences.list_methods(getattr(objective, "network", objective))
     if not available or data.kind not in ("text", "pairs", "tags", "series"):
         return None
     if not isinstance(objective, CanClassify | CanTranslate | CanTagTokens | CanFillMask | CanForecast):
         return None
-    reject_options(f"{run.folder} reads one after another, and what is inside is shown for all classes", **options)
+    reject_options(f"{run.folder} reads a sequence, whose explanations are not of a class", **options)
     method_names, torch_device = (
         sequences.resolve_methods(methods, available),
         resolve_device(device, supported=objective.devices),
@@ -186,7 +183,7 @@ def _explain_input(
     class_index: int | None,
     on_message: Callable[[str], object],
 ) -> dict[str, Any]:
-    """Of one input: what the model says, the class that is explained, and each method's numbers."""
+    """The prediction for one input, the explained class, and the values of each method."""
     p = model.probabilities(x[None])[0]
     predicted = int(p.argmax())
     c = predicted if class_index is None else class_index
@@ -219,8 +216,7 @@ def _explain_input(
 
 
 def format_column_values(x: Tensor, part_index: Tensor, parts: Sequence[str], model: ExplainedModel) -> list[str]:
-    """The value of each column as a person reads it: a number, or the category whose feature, `column=category`, is
-    1."""
+    """The value of each column as text: a number, or the category whose one-hot feature, `column=category`, is 1."""
     texts, feature_names = [], model.data.feature_names
     for k, (part, offset) in enumerate(zip(parts, model.get_column_offsets(len(parts)), strict=True)):
         feature_indices = (part_index == k).nonzero()[:, 0].tolist()
@@ -247,7 +243,7 @@ def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> NamedInputs:
     encoder = model.data.encoder
     if encoder is None:
         raise UsageError(
-            f"the run learned from {model.data.name!r}, whose inputs cannot be read from files; leave them out"
+            f"the run was trained on {model.data.name!r}, whose inputs cannot be read from files; leave them out"
         )
     names, columns = encoder.read(inputs)
     if len(names) > MAX_INPUTS:
@@ -258,7 +254,7 @@ def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> NamedInputs:
 
 
 def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
-    """The test examples with the highest loss, which the run keeps for its report."""
+    """The test examples with the largest losses, which the run keeps for its report."""
     examples = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= examples.keys() or not len(examples["worst"]):
         raise UsageError(
@@ -271,7 +267,7 @@ def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
 
 
 def _check_options(model: ExplainedModel, method_names: Sequence[str], layer: str | None, patches: int | None) -> None:
-    """An option that would be passed over in silence is a mistake."""
+    """Refuse options that would have no effect."""
     if layer is not None and not {"grad_cam", "feature_maps"} & set(method_names):
         raise UsageError(
             f"--layer is for grad_cam and feature_maps, got --layer {layer} with {', '.join(method_names)}"
@@ -285,7 +281,7 @@ def _resolve_label(model: ExplainedModel, label: str) -> str:
 
 
 def _make_file_stem(name: str, k: int) -> str:
-    """Without suffix: its number, and what of its name every file system allows."""
+    """A file name without suffix: the input's number, and the part of its name that every file system allows."""
     stem = re.sub(r"[^\w]+", "-", name.rpartition("/")[2]).strip("-")[:40]
     return f"{k + 1:02d}-{stem or 'input'}"
 

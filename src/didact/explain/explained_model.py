@@ -15,12 +15,12 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-EXPLAINABLE_KINDS = ("images", "table", "text")
+_EXPLAINABLE_KINDS = ("images", "table", "text")
 
 
 @dataclass(frozen=True)
 class ExplainedModel:
-    """A trained classifier and what its data were."""
+    """A trained classifier and its data."""
 
     objective: Objective
     data: Data
@@ -31,14 +31,14 @@ class ExplainedModel:
         objective, data = load_model(run)
         if not isinstance(objective, CanClassify):
             raise UsageError(
-                f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what "
-                "can"
+                f"{run.folder} is no classifier, and explanations are of class scores; `didact list` shows which "
+                "recipes classify"
             )
-        # words in their order are numbers without a slope
+        # word ids have no gradient
         is_ordered = data.kind == "text" and len(data.feature_names) != data.num_features
-        if data.kind not in EXPLAINABLE_KINDS or len(data.shape) not in (1, 3) or is_ordered:
+        if data.kind not in _EXPLAINABLE_KINDS or len(data.shape) not in (1, 3) or is_ordered:
             inputs_text = "texts word by word" if is_ordered else data.kind
-            raise UsageError(f"{run.folder} reads {inputs_text}; explanations are of images, tables and bags of words")
+            raise UsageError(f"{run.folder} reads {inputs_text}; explanations are for images, tables and bags of words")
         torch_device = resolve_device(device, supported=objective.devices)
         return cls(objective.to(torch_device), data, torch_device)
 
@@ -47,9 +47,9 @@ class ExplainedModel:
         return len(self.data.shape) == 3
 
     def scores(self, x: Tensor) -> Tensor:
-        """(B, K) before softmax or sigmoid, which saturate where the model is sure: their slope vanishes there.
+        """Logits (B, K): after a softmax or sigmoid gradients would vanish where the model is confident.
 
-        They stand in the rows that a split is judged by; what is judged against does not matter to them.
+        They are the outputs of evaluation, which do not depend on the targets.
         """
         is_multilabel = self.data.task == "multilabel"
         y = (
@@ -71,7 +71,7 @@ class ExplainedModel:
             return self.classify({"x": x})
 
     def is_differentiable(self, x: Tensor) -> bool:
-        """Whether slopes reach the input; a network of the NumPy engine computes its own and hands none out."""
+        """Whether gradients reach the input; the NumPy engine computes its own and hands out none."""
         try:
             with torch.enable_grad():
                 return self.scores(x[:1].detach().requires_grad_()).requires_grad
@@ -80,22 +80,22 @@ class ExplainedModel:
 
     @property
     def baseline(self) -> Tensor:
-        """What absence means: the training mean, by which an image is evenly grey; of a bag of words, none."""
+        """The value of an absent part: the training mean (for images even gray), or 0 for a bag of words."""
         if self.data.kind == "text":
             return torch.zeros(1, device=self.device)
         return self.data.mean.float().to(self.device)
 
     def get_column_offsets(self, num_parts: int) -> list[float]:
-        """What was subtracted from each column of a table; nothing, where no columns are known."""
+        """The offset that was subtracted from each column of a table; 0 where the columns are not known."""
         encoder = self.data.encoder
         columns = encoder.columns if isinstance(encoder, TableEncoder) and len(encoder.columns) == num_parts else ()
         return [column.offset if isinstance(column, NumericColumn) else 0.0 for column in columns] or [0.0] * num_parts
 
     def get_parts(self, x: Tensor) -> tuple[list[str], Tensor]:
-        """Of one row: the names of its parts, and the part that each number belongs to.
+        """The names of an example's parts, and the part that each number belongs to.
 
-        A table's column is one part, however many features encode it; of a text, the words that occur (-1 for the
-        others).
+        A table's column is one part, however many features encode it; the parts of a text are the words that occur (-1
+        for the others).
         """
         n = x.numel()
         names = list(self.data.feature_names) or [f"x{k}" for k in range(n)]

@@ -1,4 +1,4 @@
-"""Looking inside a network: what its layers give, as maps over the image; the kernels of its first layer."""
+"""Feature maps of layers, and the filters of the first layer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ from didact.explain.gradients import ScoreFn
 
 @contextmanager
 def record_outputs(*layers: nn.Module) -> Iterator[list[tuple[nn.Module, Tensor]]]:
-    """Every output of these layers, in the order in which they end.
+    """Inside, every output of these layers is recorded, in order.
 
-    What goes on through the network is a copy: a ReLU in place would overwrite what is looked at, or forbid its
-    gradient (M56).
+    The network continues with a copy: an in-place ReLU would overwrite the recorded output, or forbid its gradient
+    (M56).
     """
     outputs: list[tuple[nn.Module, Tensor]] = []
 
@@ -37,10 +37,9 @@ def record_outputs(*layers: nn.Module) -> Iterator[list[tuple[nn.Module, Tensor]
 
 
 def to_maps(a: Tensor, size: tuple[int, int]) -> Tensor | None:
-    """(B, C, h, w) as it is; tokens (B, S, C) or (B, 1 + S, C) of an image of this size as maps; None where there
-    is no map.
+    """(B, C, h, w) as it is; tokens (B, S, C) or (B, 1 + S, C) of an image of this size as maps; or None.
 
-    Patches lie row by row, a class token before them.
+    Patches are in row order, after a class token if there is one.
     """
     if a.ndim == 4:
         return a if a.shape[2] * a.shape[3] > 1 else None
@@ -56,8 +55,9 @@ def to_maps(a: Tensor, size: tuple[int, int]) -> Tensor | None:
 
 
 def get_image_size(x: Tensor) -> tuple[int, int]:
+    """The height and width of images (B, C, H, W)."""
     if x.ndim != 4:
-        raise UsageError(f"layers are looked at as maps of images, (B, C, H, W); got inputs of {tuple(x.shape)}")
+        raise UsageError(f"feature maps are of images, (B, C, H, W); got inputs of {tuple(x.shape)}")
     return x.shape[2], x.shape[3]
 
 
@@ -68,19 +68,16 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
 
 
 def _has_convolution(layer: nn.Module) -> bool:
-    """Whether it is a convolution or a block with one inside."""
+    """Whether it is a convolution or a block that contains one."""
     return not isinstance(layer, nn.Sequential) and any(isinstance(m, _ConvNd) for m in layer.modules())
 
 
 def find_last_map_layer(model: nn.Module, model_fn: ScoreFn, x: Tensor) -> nn.Module:
-    """The layer that Grad-CAM looks at unless told: the last convolution with spatial extent, or what follows it at
-    its size.
+    """The default layer of Grad-CAM: the last convolution with spatial extent, or what follows it at the same size.
 
     What follows are norm and activation, or the end of its block: the maps as the rest of the network reads them. A
-    network
-    of tokens has none; there it is the last layer on whose patches the scores depend: behind the last attention a
-    class token
-    alone may be read, and the slope at the patches is zero.
+    network of tokens has none; there it is the last layer on whose patches the scores depend: after the last attention
+    often only the class token is read, and the gradient of the patches is zero.
     """
     size = get_image_size(x)
     with torch.enable_grad(), record_outputs(*(m for m in model.modules() if m is not model)) as outputs:
@@ -107,15 +104,14 @@ def find_last_map_layer(model: nn.Module, model_fn: ScoreFn, x: Tensor) -> nn.Mo
 
 @torch.no_grad()
 def feature_maps(model_fn: ScoreFn, x: Tensor, layer: nn.Module) -> Tensor:
-    """What a layer gives for these images: (B, C, h, w).  Gaba Ex 4.3."""
+    """The outputs of a layer for these images, (B, C, h, w).  Gaba Ex 4.3."""
     with record_outputs(layer) as outputs:
         model_fn(x)
     return get_layer_maps(outputs, layer, get_image_size(x))
 
 
 def get_layer_maps(outputs: list[tuple[nn.Module, Tensor]], layer: nn.Module, size: tuple[int, int]) -> Tensor:
-    """The first output of the layer as maps, or why there are none: a network that also looks at the mirror image
-    gives a second."""
+    """The first output of the layer as maps. (Flip test-time augmentation calls a layer twice.)"""
     if not outputs:
         raise UsageError(
             f"the layer {type(layer).__name__} is not used when the class scores are computed; choose another"
@@ -125,7 +121,7 @@ def get_layer_maps(outputs: list[tuple[nn.Module, Tensor]], layer: nn.Module, si
     if maps is None:
         shape = " × ".join(map(str, a.shape[1:]))
         raise UsageError(
-            f"the layer {type(layer).__name__} gives {shape} numbers, which are no maps over the image; choose a "
+            f"the layer {type(layer).__name__} outputs {shape} numbers, which are not maps of the image; choose a "
             "convolutional one"
         )
     return maps
@@ -134,7 +130,7 @@ def get_layer_maps(outputs: list[tuple[nn.Module, Tensor]], layer: nn.Module, si
 def filters(model: nn.Module, shape: tuple[int, ...] = ()) -> Tensor:
     """The kernels of the first layer, (n, C, kh, kw), in input units.  Gaba Ex 4.3.
 
-    Of a perceptron on images of this `shape`, each unit's weights are such a picture too.
+    For an MLP on images of this `shape`, the weights of each unit are such an image too.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
@@ -145,6 +141,5 @@ def filters(model: nn.Module, shape: tuple[int, ...] = ()) -> Tensor:
                 return units
             break
     raise UsageError(
-        "this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on "
-        "pixels"
+        "this network's first layer has no filters: it is neither a convolution nor a linear layer on pixels"
     )

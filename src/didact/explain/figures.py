@@ -1,4 +1,4 @@
-"""Explanations as pictures: panels of one image side by side, bars of one row's parts."""
+"""Explanations as images: panels of one image side by side, bars for the parts of other inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ from didact.explain.colormap import (
 )
 from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
 
-MAX_BARS = 12      # parts that bars are drawn for: the strongest
+MAX_BARS = 12      # bars for the strongest parts
 GAP_PX, LINE_HEIGHT = 14, 20
 INK_COLOR, SOFT_COLOR, PAPER_COLOR = "#1d2129", "#5a6270", "#ffffff"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture with a name: (3, h, w) in [0, 1]."""
+    """An image with a title: (3, h, w) in [0, 1]."""
 
     title: str
     image: Tensor
 
 
 def _to_rgb(x: Tensor) -> Tensor:
-    """An image as people see it: one channel as grey, three as colours, others as their mean."""
+    """An image to be shown: one channel as gray, three as colors, others as their mean."""
     x = x.detach().float().cpu().clamp(0, 1)
     return x if x.shape[0] == 3 else x.mean(0, keepdim=True).expand(3, -1, -1)
 
@@ -51,13 +51,12 @@ def make_panels(x: Tensor, heatmaps: Mapping[str, Tensor]) -> list[Panel]:
 
 
 def _format_map_title(name: str, heatmap: Tensor) -> str:
-    """A map that is zero everywhere says so: nothing in that layer speaks for the class, or the score does not
-    depend on it."""
+    """The title of a map; one that is zero everywhere says so."""
     return IMAGE_METHODS[name].title + ("" if heatmap.any() else ": zero everywhere")
 
 
 def make_maps_panel(maps: Tensor, title: str) -> Panel:
-    """(C, h, w): every map of a layer, all on one scale; signed where some are below zero."""
+    """All feature maps of a layer, (C, h, w), on one scale; signed where some values are negative."""
     signed = bool((maps < 0).any())
     strength = scale_to_unit(maps.cpu(), signed=signed)
     images = apply_colormap(strength, SIGNED_COLORMAP if signed else HEAT_COLORMAP).movedim(0, 1)        # (C, 3, h, w)
@@ -65,8 +64,7 @@ def make_maps_panel(maps: Tensor, title: str) -> Panel:
 
 
 def make_filters_panel(kernels: Tensor) -> Panel:
-    """(n, C, kh, kw): kernels over three channels as colours around grey, others as signed numbers, summed over
-    channels."""
+    """Filters (n, C, kh, kw): of three channels as colors around gray, others summed over channels as signed values."""
     kernels = kernels.float().cpu()
     if kernels.shape[1] == 3:
         images = scale_to_unit(kernels, signed=True, quantile=0.995)
@@ -78,7 +76,7 @@ def make_filters_panel(kernels: Tensor) -> Panel:
 
 
 def render_panels_png(panels: Sequence[Panel], heading: str) -> bytes:
-    """Panels side by side with their names above them and one line of words over all, as a PNG."""
+    """Panels side by side with their titles, and one heading, as a PNG."""
     from PIL import Image, ImageDraw, ImageFont
 
     images = [upscale_nearest(p.image) for p in panels]
@@ -103,7 +101,7 @@ def render_panels_png(panels: Sequence[Panel], heading: str) -> bytes:
 
 
 def _ellipsize_to_width(text: str, width: float, font: Any) -> str:
-    """The words, shortened in the middle until they fit."""
+    """The text, shortened in the middle until it fits."""
     length = len(text)
     while length > 4 and font.getlength(text) > width:
         length -= 1
@@ -120,7 +118,7 @@ def draw_attribution_bars(
 ) -> Html:
     """A row for each part of the input, the strongest first, and a column of bars for each method: (d,) each.
 
-    Each column has its own scale; a bar to the right speaks for the class, one to the left against it.
+    Each column has its own scale; a bar to the right is evidence for the class, one to the left against it.
     """
     last = list(values.values())[-1]
     order = last.abs().argsort(descending=True)[:MAX_BARS].tolist()
@@ -149,13 +147,13 @@ def draw_attribution_bars(
                     bar_start, top + k * row_height + 4, bar_width, row_height - 8, "bar", hint, style=style, rx=1.5
                 )
             )
-    return svg.make_svg(title or "shares of the parts", width, height, *parts)
+    return svg.make_svg(title or "attributions of the parts", width, height, *parts)
 
 
 def read_patch_grid(heatmap: Tensor, patches: int) -> list[list[float]]:
-    """One number a patch of a map that is constant on each."""
+    """The value of each patch of a map that is constant on patches."""
     side = torch.arange(patches)
-    # where each patch begins
+    # the first pixel of each patch
     row_starts, column_starts = (-(-side * n // patches) for n in heatmap.shape)
     values: list[list[float]] = heatmap[row_starts][:, column_starts].tolist()
     return values

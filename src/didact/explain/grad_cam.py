@@ -1,4 +1,4 @@
-"""Grad-CAM: where in the image a layer found what speaks for the class."""
+"""Grad-CAM: where in the image a layer found evidence for a class."""
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,10 @@ from didact.explain.gradients import ScoreFn, select_class_score
 def grad_cam(
     model_fn: ScoreFn | nn.Module, x: Tensor, target: int | Tensor, *, layer: nn.Module | str | None = None
 ) -> Tensor:
-    """α_k = mean_ij ∂s_c/∂A^k_ij,  M = relu(Σ_k α_k A^k), upsampled to (B, H, W).  Selvaraju et al. 2017, eqs. 1-2;
-    Gaba 12.5.2.
+    """α_k = mean_ij ∂s_c/∂A^k_ij,  M = relu(Σ_k α_k A^k), upsampled to (B, H, W).
 
-    A is what `layer` gives. Of a module it may be a name, or left out for the last maps; tokens of patches count as
-    maps.
+    Selvaraju et al. 2017, eqs. 1-2; Gaba 12.5.2. A is the output of `layer`: a module, or its name in a model; None:
+    the last feature maps. Patch tokens count as maps.
     """
     size = get_image_size(x)
     target_layer = _resolve_layer(model_fn, x, layer)

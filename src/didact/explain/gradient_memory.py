@@ -1,4 +1,4 @@
-"""What a recurrent network keeps: its gates over time, and how far a gradient reaches back."""
+"""The memory of recurrent networks: gates over time, and how far back gradients reach."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,7 @@ RecurrentReader = Recurrent | SequenceMixerStack
 
 
 def find_reader(network: nn.Module) -> RecurrentReader | None:
-    """The recurrent layers that read from left to right; of a network that reads both ways, those of its first
-    layer."""
+    """The recurrent layers that read from left to right; of a bidirectional network, those of its first layer."""
     reader = getattr(network, "reader", None)
     if isinstance(reader, Bidirectional):
         reader = reader.right[0]
@@ -25,7 +24,7 @@ def find_reader(network: nn.Module) -> RecurrentReader | None:
 
 @contextmanager
 def record_inputs(reader: nn.Module) -> Iterator[list[Tensor]]:
-    """What it is given to read, call by call, as long as this lasts."""
+    """Inside, the inputs of each call are recorded."""
     recorded: list[Tensor] = []
     hook = reader.register_forward_pre_hook(lambda _, inputs: recorded.append(inputs[0]))
     try:
@@ -36,18 +35,17 @@ def record_inputs(reader: nn.Module) -> Iterator[list[Tensor]]:
 
 @torch.no_grad()
 def compute_gates(reader: RecurrentReader, x: Tensor) -> Gates:
-    """Each gate of the last layer over time, (T, D) -> (T, H)."""
+    """The gates of the last layer over time, (T, D) -> (T, H) each."""
     return {name: values[0] for name, values in reader.forward_with_gates(x[None])[1][-1].items()}
 
 
 @torch.no_grad()
 def compute_gradient_decay(reader: RecurrentReader, x: Tensor) -> Tensor:
-    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, s = h, of an LSTM (h, c): (T, D) -> (T,).  Gaba
-    5.4, Groudiev 5.3.
+    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, (T, D) -> (T,) in float64.  Gaba 5.4, Groudiev 5.3.
 
-    The product of the steps' Jacobians: it vanishes where they shrink vectors, and explodes where they stretch
-    them. s is h of Mamba and
-    C of an mLSTM, where each number fades by itself; (c, n, h) of an sLSTM, in the units e^m that it is kept in.
+    s is h, of an LSTM (h, c). The product of the steps' Jacobians vanishes where they shrink vectors, and explodes
+    where they stretch them. For Mamba s is h and for mLSTM C, where each number decays by itself; for sLSTM (c, n, h)
+    in units of e^m.
     """
     if isinstance(reader, Recurrent):
         return _cumulative_norms(_recurrent_jacobians(reader, x))
@@ -77,7 +75,7 @@ def _recurrent_jacobians(reader: Recurrent, x: Tensor) -> list[Tensor]:
 
 
 def _slstm_jacobians(mixer: SLSTM, x: Tensor) -> list[Tensor]:
-    """The same of (c, n, h) in an sLSTM that reads (1, T, H); m, the logarithm of their unit, counts as given."""
+    """The same of (c, n, h) in an sLSTM that reads (1, T, H); m, the logarithm of their unit, is held constant."""
     c, n, h, m = mixer.initial_state(1)
     s, step_jacobians = torch.stack([c, n, h]), []
     for wx in mixer.project_gates(x).unbind(1):

@@ -1,5 +1,4 @@
-"""Attention heads: what each looks at, and what each is worth, the validation split judged with one after the other
-off."""
+"""Attention heads: their attention weights, and head ablation: the validation metrics with one head at a time off."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -31,23 +30,22 @@ from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
 from didact.training.restore import load_model, rebuild
 
-MAX_EXAMPLES = 2000   # validation examples that are judged with each head off
+MAX_EXAMPLES = 2000   # validation examples that are evaluated with each head off
 HOW_TO_READ = (
-    "Each field is one head: how a metric of the validation split changes when the head gives zeros and nothing else "
-    "is changed.",
-    "Orange: it gets worse, the head was needed. Blue: it gets no worse; such a head can be taken out with "
+    "Each cell is one head: how a metric of the validation split changes when the head outputs zeros.",
+    "Orange: the metric gets worse, the head was needed. Blue: it gets no worse; such a head can be pruned with "
     "didact.adaptation.head_pruning.prune_heads.",
-    "Heads are off one at a time: two that do the same are each of no worth here, and both together may be (Gaba Ex "
-    "6.3, Ex 7.6).",
+    "Heads are off one at a time: two redundant heads each look unimportant, although both together may matter (Gaba "
+    "Ex 6.3, Ex 7.6).",
 )
 
 
 @contextmanager
 def record_attention(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """The weights of every attention inside while the network is called, by its name: (B, heads, T, S), of
-    alignments (B, 1, T, S).
+    """Inside, the weights of every attention layer are recorded by its name: (B, heads, T, S).
 
-    Fused attention hands none out: what it read is asked for once more by the explicit form.
+    Those of alignments are (B, 1, T, S). Fused attention returns none: its inputs go through the explicit form once
+    more.
     """
     weights_by_layer: dict[str, Tensor] = {}
 
@@ -60,7 +58,7 @@ def record_attention(network: nn.Module) -> Iterator[dict[str, Tensor]]:
     def make_hook(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
             a = output[1][:, None]
-            # Bahdanau's comes step by step
+            # Bahdanau attention is called once for each step
             weights_by_layer[name] = torch.cat([weights_by_layer[name], a], dim=2) if name in weights_by_layer else a
         return hook
 
@@ -81,13 +79,13 @@ def record_attention(network: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def make_layer_titles(network: nn.Module) -> dict[str, str]:
-    """Of each attention the words for people: layer 2, of a translator encoder 2, decoder 2 and across 2."""
+    """The title of each attention layer: layer 2, or for encoder-decoders encoder 2, decoder 2 and cross 2."""
     is_translator = hasattr(network, "encoder") and hasattr(network, "decoder")
     titles = {}
     for name, attention in find_attention_layers(network).items():
         layer = re.search(r"\d+", name)
         kind = (
-            "across" if isinstance(attention, CrossAttention) else name.partition(".")[0] if is_translator else "layer"
+            "cross" if isinstance(attention, CrossAttention) else name.partition(".")[0] if is_translator else "layer"
         )
         titles[name] = f"{kind} {int(layer[0]) + 1}" if layer else name
     return titles
@@ -95,7 +93,7 @@ def make_layer_titles(network: nn.Module) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SplitSubset:
-    """Some rows of a split."""
+    """Some examples of a split."""
 
     split: Split
     rows: Tensor
@@ -115,15 +113,14 @@ class SplitSubset:
 
 @dataclass(frozen=True)
 class HeadImportance:
-    """The metrics of a split as the network is, and without each head: of each attention, by its name, a row of
-    metrics a head."""
+    """The metrics of a split with all heads, and without each head: by attention layer, a dict for each head."""
 
     full_metrics: dict[str, float]
     ablated_metrics: dict[str, list[dict[str, float]]]
     examples: int
 
     def compute_cost(self, metric: str, *, lower_is_better: bool) -> dict[str, list[float]]:
-        """How much worse it gets, head by head."""
+        """How much worse a metric gets without each head."""
         sign = 1 if lower_is_better else -1
         return {
             name: [sign * (row[metric] - self.full_metrics[metric]) for row in rows]
@@ -137,10 +134,9 @@ def _measure_head_importance(
     *,
     batch_size: int,
     precision: Precision,
-    on_message: Callable[[str], object] = lambda words: None,
+    on_message: Callable[[str], object] = lambda text: None,
 ) -> HeadImportance:
-    """Judge a split, its examples evenly thinned to at most `MOST`, with each head off in turn.  Michel et al.
-    2019, sec. 3."""
+    """Evaluate up to MAX_EXAMPLES examples, evenly chosen, with each head off in turn.  Michel et al. 2019, sec. 3."""
     network = objective.get_submodule("network")
     n = min(MAX_EXAMPLES, len(split))
     subset = SplitSubset(split, torch.arange(n) * len(split) // max(1, n))
@@ -150,7 +146,7 @@ def _measure_head_importance(
 
     full_metrics, ablated_metrics = compute_scores(), dict[str, list[dict[str, float]]]()
     for name, attention in find_attention_layers(network).items():
-        on_message(f"{name}: {attention.num_heads} heads, one after the other off")
+        on_message(f"{name}: {attention.num_heads} heads, one at a time off")
         ablated_metrics[name] = []
         for i in range(attention.num_heads):
             with disable_heads(network, {name: [i]}):
@@ -163,14 +159,14 @@ def explain_heads(
     *,
     out_dir: Path | None = None,
     device: str = "auto",
-    on_message: Callable[[str], object] = lambda words: None,
+    on_message: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
-    """`didact explain RUN --method heads`: what each head is worth, as maps of layers and heads."""
+    """Head ablation (`didact explain RUN --method heads`): heatmaps of each head's importance."""
     objective, _ = load_model(run)
     network = getattr(objective, "network", None)
     if not isinstance(network, nn.Module) or not find_attention_layers(network):
         raise UsageError(
-            f"{run.folder} has no attention heads to switch off: recipe {run.metadata['recipe']!r} builds none"
+            f"{run.folder} has no attention heads to ablate: recipe {run.metadata['recipe']!r} builds none"
         )
     torch_device = resolve_device(device, supported=objective.devices)
     prepared = rebuild(run, with_data=True)
@@ -201,13 +197,13 @@ def explain_heads(
         "run": str(run.folder),
         "page": str(page_path),
         "examples": importance.examples,
-        "whole": full_metrics,
+        "all_heads": full_metrics,
         "explained": rows,
     }
 
 
 def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles: dict[str, str]) -> Html:
-    """Layers down, heads across; the change of a metric in each field."""
+    """A heatmap of layers and heads: the change of a metric without each head."""
     costs = importance.compute_cost(metric, lower_is_better=mode == "min")
     max_cost = max((abs(c) for row in costs.values() for c in row), default=0.0) or 1.0
     max_heads = max(map(len, costs.values()))
@@ -222,8 +218,8 @@ def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles:
             fields.append(Cell(abs(cost) / max_cost, text.replace("-", "−"), hint, "wrong" if cost > 0 else "heat"))
         cells.append([*fields, *[None] * (max_heads - len(row))])
     title = (
-        f"{format_metric_name(metric)} with a head off, less "
-        f"{format_metric_value(metric, importance.full_metrics[metric])} with all"
+        f"{format_metric_name(metric)} with a head off, minus "
+        f"{format_metric_value(metric, importance.full_metrics[metric])} with all heads"
     )
     return svg.draw_heatmap(
         title, cells, [titles[name] for name in costs], [str(i + 1) for i in range(max_heads)], x="head", y="attention"
@@ -233,7 +229,7 @@ def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles:
 def _write_page(
     folder: Path, metadata: Any, importance: HeadImportance, modes: dict[str, str], titles: dict[str, str]
 ) -> Path:
-    """index.html, and a figure for each metric beside it."""
+    """Write index.html, and a figure for each metric."""
     charts = {metric: _draw_importance(importance, metric, mode, titles) for metric, mode in modes.items()}
     for metric, chart in charts.items():
         files.write_text(folder / f"heads-{metric}.svg", make_standalone_svg(chart))
@@ -251,9 +247,9 @@ def _write_page(
                 tag("p", "didact · explanations", class_="overline"),
                 tag("h1", metadata["recipe"], tag("span", data_suffix)),
             ),
-            make_section("How to read it", make_note_list(HOW_TO_READ)),
+            make_section("How to read this page", make_note_list(HOW_TO_READ)),
             make_section(
-                "What each head is worth",
+                "Head importance",
                 *(tag("figure", chart, class_="wide") for chart in charts.values()),
                 lead=lead,
             ),

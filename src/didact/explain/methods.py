@@ -1,4 +1,4 @@
-"""The methods by name, each for images and for rows of features: what it computes, and in which words it is shown."""
+"""The explanation methods by name, for images and for rows of features: their functions, titles and descriptions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,28 +15,27 @@ from didact.explain.occlusion import occlusion, patch_grid, score_masked_inputs
 from didact.explain.shapley import MAX_EXACT_PLAYERS, shapley
 
 NETWORK_VIEWS = ("filters", "feature_maps")   # of the network, not of a class
-SHAPLEY_NOTE = (
-    f"what it adds when it comes, averaged over random orders; of at most {MAX_EXACT_PLAYERS} parts, exactly, over all "
-    "coalitions"
+_SHAPLEY_NOTE = (
+    f"what it adds to the others, averaged over random permutations; for at most {MAX_EXACT_PLAYERS} parts exact, over "
+    "all coalitions"
 )
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What can be chosen: the layer of Grad-CAM and feature maps, patches on a side, orders that Shapley values are
-    sampled from."""
+    """Options of the methods: the layer of Grad-CAM and feature maps, patches per side, permutations."""
 
     layer: nn.Module | None = None
     patches: int | None = None
-    samples: int = 32
+    num_samples: int = 32
 
     def patches_per_side(self, size: tuple[int, int]) -> int:
-        """Patches on a side: 4 on tiny images, 7 on others, unless told."""
+        """Patches per side: 4 for tiny images, 7 for others, unless chosen."""
         if self.patches is None:
             return 4 if min(size) < 16 else 7
         if self.patches > min(size):
             raise UsageError(
-                f"--patches {self.patches} is more than the {min(size)} pixels on a side of these images; choose fewer"
+                f"--patches {self.patches} is more than the {min(size)} pixels per side of these images; choose fewer"
             )
         return self.patches
 
@@ -46,14 +45,13 @@ MapFn = Callable[[ExplainedModel, Tensor, int, MethodOptions], Tensor]
 
 @dataclass(frozen=True)
 class Method:
-    """`compute` gives (H, W) of an image or (d,) of a row's d parts; signed values speak for the class or against
-    it."""
+    """`compute` gives (H, W) for an image or (d,) for the d parts of other inputs; signed: for or against the class."""
 
     title: str
     description: str
     compute: MapFn
     is_signed: bool = False
-    needs_gradient: bool = False   # needs gradients
+    needs_gradient: bool = False
 
 
 def _compute_grad_cam(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
@@ -76,7 +74,7 @@ def _compute_shapley(model: ExplainedModel, x: Tensor, c: int, options: MethodOp
         c,
         players=patch_index,
         baseline=model.baseline,
-        samples=options.samples,
+        num_samples=options.num_samples,
         generator=_make_generator(),
     )[0]
     return values[patch_index.to(values.device)]
@@ -87,38 +85,38 @@ def _compute_smooth_grad(model: ExplainedModel, x: Tensor, c: int, options: Meth
 
 
 def _make_generator(device: torch.device | None = None) -> torch.Generator:
-    """The same call draws the same picture."""
+    """A generator with a fixed seed, so that the same call gives the same result."""
     return torch.Generator(device=device or "cpu").manual_seed(0)
 
 
 IMAGE_METHODS = {
     "saliency": Method(
         "saliency",
-        "|∂s/∂x|: pixels whose small change moves the score most (Simonyan et al. 2014; Gaba 12.5.1)",
-        lambda s, x, c, how: saliency(s.scores, x[None], c)[0],
+        "|∂s/∂x|: the pixels whose small changes change the score most (Simonyan et al. 2014; Gaba 12.5.1)",
+        lambda model, x, c, options: saliency(model.scores, x[None], c)[0],
         needs_gradient=True,
     ),
     "smooth_grad": Method(
         "SmoothGrad",
-        "the mean saliency of 32 noisy copies: what flickers averages out (Smilkov et al. 2017)",
+        "the mean saliency of 32 noisy copies, in which noise averages out (Smilkov et al. 2017)",
         _compute_smooth_grad,
         needs_gradient=True,
     ),
     "grad_cam": Method(
         "Grad-CAM",
-        "relu(Σ α_k A_k): where a layer found what speaks for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
+        "relu(Σ α_k A_k): where a layer found evidence for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
         _compute_grad_cam,
         needs_gradient=True,
     ),
     "occlusion": Method(
         "occlusion",
-        "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)",
+        "what the score loses when a gray square covers the pixels (Zeiler and Fergus 2014)",
         _compute_occlusion,
         is_signed=True,
     ),
     "shapley": Method(
         "Shapley values",
-        f"each patch's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)",
+        f"each patch's share of the score: {_SHAPLEY_NOTE} (Gaba 12.5.3)",
         _compute_shapley,
         is_signed=True,
     ),
@@ -126,7 +124,7 @@ IMAGE_METHODS = {
 
 
 def _reduce_by_part(values: Tensor, model: ExplainedModel, x: Tensor, *, take_max: bool = False) -> Tensor:
-    """Numbers of features -> of the parts they encode: their sum, or the largest."""
+    """Values of features -> values of the parts they encode: the sum, or the maximum."""
     names, members = model.get_parts(x)
     in_part = members >= 0
     zeros = torch.zeros(len(names), dtype=values.dtype, device=values.device)
@@ -134,8 +132,7 @@ def _reduce_by_part(values: Tensor, model: ExplainedModel, x: Tensor, *, take_ma
 
 
 def _compute_part_saliency(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
-    """Of a table in deviations of each feature: slopes of a length in metres and in millimetres could not be
-    compared."""
+    """For tables per standard deviation of the feature: per meter and per millimeter could not be compared."""
     std = model.data.std.float().to(x.device) if model.data.kind == "table" else 1.0
     return _reduce_by_part(std * saliency(model.scores, x[None], c)[0], model, x, take_max=True)
 
@@ -146,7 +143,7 @@ def _compute_gradient_times_input(model: ExplainedModel, x: Tensor, c: int, opti
 
 def _compute_leave_one_out(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     names, members = model.get_parts(x)
-    # row 0 leaves out what is in no part: nothing
+    # row 0 leaves out nothing
     keep_masks = members != torch.arange(-1, len(names), device=x.device)[:, None]
     keep_masks[0] = True
     scores = score_masked_inputs(model.scores, x, c, keep_masks, model.baseline)
@@ -161,7 +158,7 @@ def _compute_part_shapley(model: ExplainedModel, x: Tensor, c: int, options: Met
         c,
         players=members,
         baseline=model.baseline,
-        samples=options.samples,
+        num_samples=options.num_samples,
         generator=_make_generator(),
     )[0]
 
@@ -169,7 +166,7 @@ def _compute_part_shapley(model: ExplainedModel, x: Tensor, c: int, options: Met
 FEATURE_METHODS = {
     "saliency": Method(
         "saliency",
-        "|∂s/∂x| times the feature's deviation: which small change moves the score most (Gaba 12.5.1)",
+        "|∂s/∂x| times the feature's standard deviation: which small change changes the score most (Gaba 12.5.1)",
         _compute_part_saliency,
         needs_gradient=True,
     ),
@@ -182,13 +179,13 @@ FEATURE_METHODS = {
     ),
     "occlusion": Method(
         "occlusion",
-        "what the score loses when the value is replaced by the training mean; of a text, when the word is left out",
+        "what the score loses when the value is replaced by the training mean; in a text, when the word is left out",
         _compute_leave_one_out,
         is_signed=True,
     ),
     "shapley": Method(
         "Shapley values",
-        f"each value's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)",
+        f"each value's share of the score: {_SHAPLEY_NOTE} (Gaba 12.5.3)",
         _compute_part_shapley,
         is_signed=True,
     ),
@@ -196,8 +193,7 @@ FEATURE_METHODS = {
 
 
 def resolve_methods(requested: Sequence[str], model: ExplainedModel, x: Tensor) -> list[str]:
-    """The methods that are meant. `all` leaves out what this network cannot give; one asked for by name is refused
-    instead."""
+    """The chosen methods. `all` means those that the network supports; an unsupported one by name is refused."""
     available = [*IMAGE_METHODS, *NETWORK_VIEWS] if model.is_image else list(FEATURE_METHODS)
     unavailable = _find_unavailable(model, x)
     if "all" in requested:
@@ -212,12 +208,12 @@ def resolve_methods(requested: Sequence[str], model: ExplainedModel, x: Tensor) 
 
 
 def _find_unavailable(model: ExplainedModel, x: Tensor) -> dict[str, str]:
-    """The methods that this network cannot give, each with the reason."""
+    """The methods that this network does not support, with the reason."""
     methods = IMAGE_METHODS if model.is_image else FEATURE_METHODS
     if not model.is_differentiable(x):
-        reason = "this run's network hands out no gradient of its input; choose occlusion or shapley"
+        reason = "this run's network gives no gradient of its input; choose occlusion or shapley"
         return {name: reason for name, m in methods.items() if m.needs_gradient} | dict.fromkeys(
-            NETWORK_VIEWS, "this run's layers cannot be looked into"
+            NETWORK_VIEWS, "this run's network gives no access to its layers"
         )
     if model.is_image:
         try:
@@ -229,7 +225,7 @@ def _find_unavailable(model: ExplainedModel, x: Tensor) -> dict[str, str]:
 
 
 def find_map_layer(model: ExplainedModel, name: str | None, x: Tensor) -> nn.Module | None:
-    """The layer that a person means, once it is known to give maps."""
+    """The layer of a name, checked to give feature maps."""
     if name is None:
         return None
     layer = find_layer(model.objective, name)
@@ -241,5 +237,5 @@ def find_map_layer(model: ExplainedModel, name: str | None, x: Tensor) -> nn.Mod
 
 
 def find_first_convolution(model: ExplainedModel) -> nn.Module:
-    """What the filters answer to the image."""
+    """The first convolution of the network."""
     return next(m for m in model.objective.modules() if isinstance(m, nn.Conv2d))

@@ -1,4 +1,4 @@
-"""What is lost when a part of the input is covered."""
+"""Occlusion: what the score loses when a part of the input is covered."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch import Tensor
 from didact.errors import UsageError
 from didact.explain.gradients import ScoreFn, select_class_score
 
-MAX_BATCH_NUMBERS = 2**22  # of covered copies that go through the network at once
+MAX_BATCH_NUMBERS = 2**22  # elements of the masked copies that go through the network at once
 
 
 @torch.no_grad()
 def score_masked_inputs(
     model_fn: ScoreFn, x: Tensor, target: int | Tensor, keep_masks: Tensor, baseline: Tensor | float = 0.0
 ) -> Tensor:
-    """s_c of one input with parts of it at the baseline: (…) input, (M, …) True where it stays -> (M,)."""
+    """s_c of one input with parts of it at the baseline: (…) input, (M, …) True where it is kept -> (M,)."""
     chunk_size = max(1, MAX_BATCH_NUMBERS // max(1, x.numel()))
     b = torch.as_tensor(baseline, dtype=x.dtype, device=x.device)
     return torch.cat(
@@ -35,8 +35,8 @@ def occlusion(
 ) -> Tensor:
     """s_c(x) − s_c(x covered): what the score loses.  Zeiler & Fergus 2014, sec. 4.2.
 
-    Over an image slides a square of `patch` pixels, and a pixel gets the mean loss of the squares over it: (B, H, W).
-    Of other inputs each number is covered by itself: (B, …).
+    In images a square of `patch` pixels slides over the image, and a pixel gets the mean loss of the squares that cover
+    it: (B, H, W). In other inputs each number is covered by itself: (B, …).
     """
     targets = torch.as_tensor(target).expand(len(x)).tolist()
     occlude = _occlude_windows if x.ndim == 4 else _occlude_each
@@ -54,7 +54,7 @@ def _occlude_windows(
     _, H, W = x.shape
     if not 1 <= patch <= min(H, W):
         raise UsageError(
-            f"a covering square has from 1 to {min(H, W)} pixels on a side in images of {H} × {W}, got {patch}"
+            f"patch must be from 1 to {min(H, W)} pixels for images of {H} × {W}, got {patch}"
         )
     tops, lefts = (_window_starts(side, patch, stride) for side in (H, W))
     is_covered = torch.zeros(len(tops) * len(lefts), H, W, dtype=torch.bool, device=x.device)
@@ -67,14 +67,14 @@ def _occlude_windows(
 
 
 def _window_starts(size: int, patch: int, stride: int) -> list[int]:
-    """Where the square begins; the last one ends at the edge, so that every pixel is covered."""
+    """The first pixels of the squares; the last square ends at the edge, so that every pixel is covered."""
     return sorted({*range(0, size - patch, stride), size - patch})
 
 
 def _occlude_each(
     model_fn: ScoreFn, x: Tensor, target: int, baseline: Tensor | float, patch: int, stride: int
 ) -> Tensor:
-    """Numbers that are at the baseline already lose nothing: of a bag of words, only those that occur are covered."""
+    """Numbers that are at the baseline lose nothing: in a bag of words, only the words that occur are covered."""
     b = torch.as_tensor(baseline, dtype=x.dtype, device=x.device)
     indices = (x != b).flatten().nonzero()[:, 0]
     keep_masks = torch.ones(1 + len(indices), x.numel(), dtype=torch.bool, device=x.device)
@@ -86,7 +86,7 @@ def _occlude_each(
 
 
 def patch_grid(size: tuple[int, int], patches: int) -> Tensor:
-    """(H, W) of patch numbers, row by row: `patches` on a side, as even as the pixels allow."""
+    """(H, W) of patch indices in row order: `patches` per side, as even as the pixels allow."""
     H, W = size
     rows, columns = (torch.arange(side) * min(patches, side) // side for side in (H, W))
     return rows[:, None] * min(patches, W) + columns

@@ -1,4 +1,4 @@
-"""A page of explanations and a figure for each input: PNG for images, SVG for rows."""
+"""A page of explanations, and a figure for each input: PNG for images, SVG for table rows and texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
 from didact.report.examples import make_image_tag
 from didact.report.page import make_document, make_note_list, make_section, read_css
 
-SIGNED_MAPS_NOTE = "Of signed maps, red speaks for the class and blue against it; of the others, bright is strong."
-BARS_NOTE = "A bar to the right speaks for the class, one to the left against it; each column has its own scale."
-WARNING = "An explanation shows what the model used, not what is true: it can be right for reasons that are wrong."
+SIGNED_MAPS_NOTE = "In signed maps, red is evidence for the class and blue against it; in the others, bright is strong."
+BARS_NOTE = "A bar to the right is evidence for the class, one to the left against it; each column has its own scale."
+WARNING = "An explanation shows what the model used, not what is true: a model can be right for the wrong reasons."
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was found of one input."""
+    """The explanation of one input."""
 
     name: str
     results: Mapping[str, Any]
@@ -35,11 +35,11 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """What the model said, and what is explained."""
+        """The prediction and the class that is explained."""
         f = self.results
         parts = [
-            f"said {f['predicted']} ({100 * f['probability']:.1f} %)",
-            f"why {f['class']}: score {format_number(f['score'], 3)}",
+            f"predicted {f['predicted']} ({100 * f['probability']:.1f} %)",
+            f"explained class {f['class']}: score {format_number(f['score'], 3)}",
         ]
         return " · ".join([f"true {self.true_label}", *parts] if self.true_label else parts)
 
@@ -56,7 +56,7 @@ class Explanation:
         return draw_attribution_bars(title, self.results["parts"], self.results["values"], self.results["notes"])
 
     def to_json(self, folder: Path) -> dict[str, Any]:
-        """As JSON: of an image, where each map is strongest; of a row, what each part of it counts."""
+        """As JSON: for an image the maximum of each map; for other inputs the value of each part."""
         f = self.results
         common = {key: f[key] for key in ("predicted", "probability", "class", "class_probability", "score")}
         truth = {"true": self.true_label} if self.true_label else {}
@@ -87,7 +87,7 @@ class Explanation:
 def write_explanation_page(
     folder: Path, metadata: Mapping[str, Any], explanations: Sequence[Explanation], filter_panel: Panel | None
 ) -> Path:
-    """index.html with everything in it, and the figures beside it; returns the page's path."""
+    """Write index.html and the figures; returns the page's path."""
     for explanation in explanations:
         if "image" in explanation.results:
             _write_bytes(
@@ -104,14 +104,14 @@ def write_explanation_page(
     methods = IMAGE_METHODS if is_image else FEATURE_METHODS
     method_notes = [f"{methods[name].title}: {methods[name].description}" for name in explanations[0].results["values"]]
     page_html = make_document(
-        f"Why: {metadata['recipe']}{data_suffix}",
+        f"Explanations: {metadata['recipe']}{data_suffix}",
         tag(
             "header",
             tag("p", "didact · explanations", class_="overline"),
             tag("h1", metadata["recipe"], tag("span", data_suffix)),
         ),
         make_section(
-            "How to read it",
+            "How to read this page",
             tag("p", SIGNED_MAPS_NOTE if is_image else BARS_NOTE, " ", WARNING, class_="summary"),
             make_note_list(method_notes),
         ),
@@ -128,14 +128,14 @@ def write_explanation_page(
 
 
 def clear_figures(folder: Path) -> None:
-    """Nothing that an earlier call drew: in the run's own folder, where the report shows whatever lies there."""
+    """Delete what an earlier call wrote to the run's own folder, where the report shows every figure."""
     for pattern in ("*.png", "*.svg", "*.html"):
         for path in folder.glob(pattern):
             path.unlink()
 
 
 def _write_bytes(path: Path, content: bytes) -> None:
-    files.atomic_write(path, lambda beside: beside.write_bytes(content))
+    files.atomic_write(path, lambda temporary: temporary.write_bytes(content))
 
 
 def _show_explanation(explanation: Explanation) -> Html:
@@ -149,5 +149,5 @@ def _make_panel_card(panel: Panel) -> Html:
 
 
 def make_standalone_svg(chart: Html) -> str:
-    """A chart that carries its own colours."""
+    """A chart with its own colors, to be opened by itself."""
     return chart.replace(">", f"><style>{read_css('chart.css')}svg {{ background: var(--paper); }}</style>", 1)

@@ -1,5 +1,4 @@
-"""Inside a network that reads token by token: who attends to whom, what the gates do, how far back a gradient
-reaches."""
+"""Sequence models explained: attention, alignment, gates over time, and how far back a gradient reaches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,36 +37,34 @@ from didact.report.page import make_document, make_note_list, make_section
 from didact.run import Run
 
 MIN_CHARTED_NORM = 1e-300    # float64 ends at 2e-308: smaller norms are 0 or have lost their digits
-NUM_WORST = 6     # kept test examples that are explained when no input is given
+NUM_WORST = 6     # test examples that are explained when no input is given
 
 METHOD_NOTES = {
-    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright "
-                 "is much,"
-    " or, where weights can be negative (differential attention), red adds and blue takes away."
-    " Across: what is written looks at what was read",
-    "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several "
-                 "heads their mean"
-    " (Gaba 6.2, 7.4)",
-    "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 "
-             "(Gaba 5.5, 5.6)",
-    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.4); "
-              "below 1e-300 it is left out",
+    "attention": "attention: queries as rows, keys as columns, the first token above and to the left; bright is large, "
+    "or where weights can be negative (differential attention) red is positive and blue negative. Cross: the target "
+    "attends to the source",
+    "alignment": "alignment: the source tokens that each target token attends to; of several heads the mean (Gaba 6.2, "
+    "7.4)",
+    "gates": "gates: the mean over a layer's units at each step, 0 closed, 1 open; candidates are from −1 to 1 (Gaba "
+    "5.5, 5.6)",
+    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state changes with the state d steps before (Gaba 5.4); "
+    "norms below 1e-300 are left out",
 }
 
 
 def _make_visible(tokens: Sequence[str]) -> list[str]:
-    """With signs for spaces and line ends."""
+    """Spaces and line ends as visible signs."""
     return [token.replace(" ", "␣").replace("\n", "↵") for token in tokens]
 
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """One layer of attention: who looks at what, (heads, T, S)."""
+    """The weights of one attention layer, (heads, T, S), and its tokens."""
 
     title: str
     weights: Tensor
-    query_tokens: list[str]         # the T tokens that look
-    key_tokens: list[str]      # the S tokens that are looked at
+    query_tokens: list[str]    # T
+    key_tokens: list[str]      # S
 
     @property
     def chart(self) -> Html:
@@ -77,17 +74,17 @@ class AttentionLayer:
 
     @property
     def top_tokens(self) -> list[str]:
-        """Of each head what most is looked at, all in all."""
+        """For each head the key with the largest mean weight."""
         return [self.key_tokens[k] for k in self.weights.mean(-2).argmax(-1).tolist()]
 
 
 @dataclass(frozen=True)
 class SequenceExplanation:
-    """One text: its tokens, those that are written of it, and what was found inside meanwhile."""
+    """The explanation of one text or window: its tokens, the prediction, and the result of each method."""
 
     name: str
     tokens: list[str]
-    prediction: tuple[str, float | None]      # what it says and how likely that is; of numbers it does not say
+    prediction: tuple[str, float | None]      # and its probability, which forecasts do not have
     results: dict[str, Any]
     file_stem: str
     output_tokens: list[str] = field(default_factory=list)
@@ -95,11 +92,11 @@ class SequenceExplanation:
     @property
     def summary(self) -> str:
         predicted, p = self.prediction
-        # of no mask nothing
+        # a text without a mask has no prediction
         text = (
-            f" · says {predicted!r} ({100 * p:.1f} %)"
+            f" · predicted {predicted!r} ({100 * p:.1f} %)"
             if predicted and p is not None
-            else f" · says {predicted}"
+            else f" · predicted {predicted}"
             if predicted
             else ""
         )
@@ -118,8 +115,7 @@ class SequenceExplanation:
         }
 
     def summarize(self, name: str) -> Any:
-        """As JSON: of each head what most is looked at; of each written token the one it comes from; means of
-        gates; the norms."""
+        """As JSON: each head's top key; each output token's source token; mean gates; the gradient norms."""
         if name == "attention":
             return [layer.top_tokens for layer in self.results[name]]
         if name == "alignment":
@@ -133,7 +129,7 @@ class SequenceExplanation:
 
     @property
     def figure_names(self) -> list[str]:
-        """An SVG for each layer of attention, and for each chart."""
+        """An SVG for each attention layer, and for each chart."""
         layers = len(self.results.get("attention", ()))
         charts = [f"{self.file_stem}-{name}.svg" for name in self.results if name != "attention"]
         return [f"{self.file_stem}-attention-{i + 1}.svg" for i in range(layers)] + charts
@@ -143,23 +139,23 @@ class SequenceExplanation:
             row_labels, column_labels = _make_visible(self.output_tokens), _make_visible(self.tokens)
             cells = [
                 [
-                    Cell(a, "", f"{row} looks at {column}: {100 * a:.1f} %")
+                    Cell(a, "", f"{row} from {column}: {100 * a:.1f} %")
                     for a, column in zip(weights, column_labels, strict=True)
                 ]
                 for weights, row in zip(self.results[name].tolist(), row_labels, strict=True)
             ]
-            return svg.draw_heatmap("Alignment", cells, row_labels, column_labels, x="read", y="written")
+            return svg.draw_heatmap("Alignment", cells, row_labels, column_labels, x="source", y="target")
         if name == "gates":
             series = [
                 Series(gate, list(range(len(self.tokens))), values.mean(1).tolist(), color=k)
                 for k, (gate, values) in enumerate(self.results[name].items())
             ]
             return svg.draw_chart(
-                "Gates over time, mean of the units", series, x="token", tick_names=_make_visible(self.tokens)
+                "Gates over time, mean over units", series, x="token", tick_names=_make_visible(self.tokens)
             )
         norms = get_charted_norms(self.results[name])
         norm_series = Series("norm", list(range(len(norms))), norms)
-        return svg.draw_chart("How far a gradient reaches back", [norm_series], x="tokens before the last", log_y=True)
+        return svg.draw_chart("Gradient norm over distance", [norm_series], x="tokens before the last", log_y=True)
 
 
 def get_charted_norms(norms: Tensor) -> list[float]:
@@ -168,7 +164,7 @@ def get_charted_norms(norms: Tensor) -> list[float]:
 
 
 def list_methods(network: nn.Module) -> tuple[str, ...]:
-    """What there is to see inside: nothing in most networks."""
+    """The methods that a network supports: none for most networks."""
     methods = ["attention"] if find_attention_layers(network) else []
     methods += ["alignment"] if _find_cross_attention(network) else []
     return (*methods, "gates", "memory") if find_reader(network) is not None else tuple(methods)
@@ -187,7 +183,7 @@ def resolve_methods(requested: Sequence[str], available: Sequence[str]) -> list[
 def explain_sequence(
     objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file_stem: str
 ) -> SequenceExplanation:
-    """Read one text or window of a series, a batch of one row without padding."""
+    """Explain one text or window of a series, a batch of one example without padding."""
     network, x = objective.get_submodule("network"), batch["x"]
     reader = find_reader(network)
     if isinstance(objective, CanForecast):
@@ -238,7 +234,7 @@ def explain_sequence(
 
 
 def _explain_recurrent(reader: RecurrentReader, x: Tensor, methods: Sequence[str]) -> dict[str, Any]:
-    """Gates and memory while it reads x, (T, D), as far as they are asked for."""
+    """The requested ones of gates and memory, while the network reads x, (T, D)."""
     functions: dict[str, Callable[[RecurrentReader, Tensor], Any]] = {
         "gates": _compute_shown_gates,
         "memory": compute_gradient_decay,
@@ -251,12 +247,12 @@ def _format_values(values: Tensor) -> list[str]:
 
 
 def _get_token_strings(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
-    """Each token as text; those that are none, as <eos>, by their names."""
+    """Each token as text; special tokens, such as <eos>, by their names."""
     return [tokenizer.decode([k]) or tokenizer.vocab[k] for k in ids.tolist()]
 
 
 def _compute_sequence_probability(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Π_t p(y_t | y_<t, x) of one sentence, (1, S) and (1, T): the decoder is told its own words."""
+    """Π_t p(y_t | y_<t, x) of one sentence, (1, S) and (1, T), with teacher forcing on its own output."""
     decoder_input = torch.cat([torch.full_like(y[:, :1], BOS_ID), y[:, :-1]], dim=1)
     return float(network(x, decoder_input).log_softmax(-1).gather(-1, y[..., None]).sum().exp())
 
@@ -264,8 +260,7 @@ def _compute_sequence_probability(network: nn.Module, x: Tensor, y: Tensor) -> f
 def _make_attention_layers(
     network: nn.Module, weights_by_layer: dict[str, Tensor], input_tokens: list[str], output_tokens: list[str]
 ) -> list[AttentionLayer]:
-    """Every layer of attention with the tokens of both sides: a translator's decoder looks back at what it was
-    told, and across."""
+    """Every attention layer with its tokens: a decoder attends to its own inputs, and across to the source."""
     attention_layers, decoder_tokens = find_attention_layers(network), ["<bos>", *output_tokens[:-1]]
 
     def get_both_tokens(name: str) -> tuple[list[str], list[str]]:
@@ -280,7 +275,7 @@ def _make_attention_layers(
 
 
 def _find_cross_attention(network: nn.Module) -> list[str]:
-    """What looks from the sequence that is written at the one that was read."""
+    """The names of the layers that attend from the target to the source."""
     return [
         name
         for name, m in network.named_modules()
@@ -289,15 +284,15 @@ def _find_cross_attention(network: nn.Module) -> list[str]:
 
 
 def _compute_shown_gates(reader: RecurrentReader, x: Tensor) -> Gates:
-    """The gates without the states that they lead to; of a plain RNN, which has none, the size of its state."""
+    """The gates without the states; for a plain RNN, which has no gates, the absolute value of its state."""
     gate_values = {name: values.cpu() for name, values in compute_gates(reader, x).items()}
     return {name: values for name, values in gate_values.items() if name not in ("cell", "h")} or {
-        "size of h": gate_values["h"].abs()
+        "|h|": gate_values["h"].abs()
     }
 
 
 def read_texts(data: Data, inputs: Sequence[Given]) -> list[tuple[str, Batch]]:
-    """Each text as a batch of its own, cut where its padding begins."""
+    """Each text as a batch of its own, without padding."""
     assert data.encoder is not None
     names, columns = data.encoder.read(inputs)
     split, named_batches = TensorSplit(columns, data.encoder.decoders), []
@@ -309,7 +304,7 @@ def read_texts(data: Data, inputs: Sequence[Given]) -> list[tuple[str, Batch]]:
 
 
 def load_worst_sequences(run: Run) -> list[tuple[str, Batch]]:
-    """The tokens of the test examples with the highest loss, or their values."""
+    """The tokens, or the values, of the test examples with the largest losses."""
     examples = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= examples.keys():
         raise UsageError(
@@ -324,14 +319,14 @@ def load_worst_sequences(run: Run) -> list[tuple[str, Batch]]:
         strict=True,
     ):
         x = x if is_series else x.long()
-        # classifiers pad with 0; in running text 0 is a token
+        # 0 is padding for classifiers, but a token in running text
         length = len(x) if is_series or is_running_text else max(1, int((x != 0).sum()))
         named_batches.append((name, {"x": x[None, :length], "row": row}))
     return named_batches
 
 
 def write_sequence_page(folder: Path, metadata: Any, readings: Sequence[SequenceExplanation]) -> Path:
-    """index.html with everything in it, and the figures beside it."""
+    """Write index.html with all charts, and each chart as a file."""
     sections = []
     for reading in readings:
         parts: list[Html] = []
@@ -348,13 +343,13 @@ def write_sequence_page(folder: Path, metadata: Any, readings: Sequence[Sequence
     files.write_text(
         folder / "index.html",
         make_document(
-            f"Inside: {metadata['recipe']}{data_suffix}",
+            f"Explanations: {metadata['recipe']}{data_suffix}",
             tag(
                 "header",
                 tag("p", "didact · explanations", class_="overline"),
                 tag("h1", metadata["recipe"], tag("span", data_suffix)),
             ),
-            make_section("How to read it", make_note_list([METHOD_NOTES[name] for name in readings[0].results])),
+            make_section("How to read this page", make_note_list([METHOD_NOTES[name] for name in readings[0].results])),
             *sections,
         ),
     )

@@ -99,10 +99,9 @@ def command(
     )
 
     def show() -> None:
-        if "whole" in result:
-            echo(
-                "all heads:  " + ", ".join(f"{name} {format_metric(value)}" for name, value in result["whole"].items())
-            )
+        if "all_heads" in result:
+            metrics = (f"{name} {format_metric(value)}" for name, value in result["all_heads"].items())
+            echo(f"all heads:  {', '.join(metrics)}")
         for row in result["explained"]:
             echo(_format_line(row))
         echo(f"page {result['page']}")
