@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import didact.recipes  # noqa: F401 (registers the catalogue)
-from didact.claims.core import load_statements
-from didact.claims.tables import TABLES
+from didact.claims.measured_tables import TABLES
+from didact.claims.registry import load_statements
 from didact.registry import RECIPES
 from helpers.course_citations import (
     COURSES,

@@ -1,7 +1,7 @@
-"""What the courses ask, and what they leave unprinted: each answer against a value found another way, which a
-broken one misses.
+"""Answers to what the courses ask or leave unprinted, each against a value computed another way.
 
-An answer is no check: nothing is stated that it could disagree with. So the comparison stands here.
+An answer is not a check: nothing is stated that it could disagree with, so the comparison stands here. A broken formula
+must miss the value.
 """
 
 import math
@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import didact.claims  # noqa: F401 (registers the answers)
-from didact.claims import gaba_11
-from didact.claims.compare import Approximately, ClaimForm, Equal, Exactly, to_comparable
-from didact.claims.core import ANSWERS, CHECKS, Check, check_claim, deterministic, load_statements
+from didact.claims.forms import Approximately, ClaimForm, Equal, Exactly, to_comparable
+from didact.claims.gaba import chapter_11 as gaba_11
+from didact.claims.registry import ANSWERS, CHECKS, Check, check_claim, deterministic, load_statements
 from didact.models.tabular.mlp import MLP
 from helpers.claim_mutants import list_reached_functions, try_mutants
 
@@ -45,7 +45,7 @@ def output_sizes_by_hand() -> Exactly:
 
 
 def receptive_fields_by_hand() -> Exactly:
-    """r += (k − 1) jump, jump *= stride, along the longest way through 7 × 7, pooling and 3 + 4 + 6 + 3 bottlenecks."""
+    """r += (k − 1) jump, jump *= stride, on the longest path through 7 × 7, pooling and 3 + 4 + 6 + 3 bottlenecks."""
     def receptive_field(*, stride_on_first: bool) -> int:
         r, jump = 1 + 6, 2
         r, jump = r + 2 * jump, 2 * jump
@@ -150,8 +150,7 @@ def operations_by_hand() -> Exactly:
 
 
 def federated_accuracies_by_hand() -> Exactly:
-    """A second federated averaging, of state dicts, that meets the same random numbers; and the same passes over
-    all examples."""
+    """A second federated averaging, of state dicts with the same random numbers; and as many passes over all data."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -201,7 +200,7 @@ EXPECTED_FORMS: dict[str, Callable[[], ClaimForm]] = {
 
 @cache
 def make_check(id: str) -> Check:
-    """The answer, as if the course had stated what was found otherwise."""
+    """The answer as a check, as if the course had stated the value computed another way."""
     with deterministic():
         return Check(id, ANSWERS[id].function, EXPECTED_FORMS[id](), "", "", "")
 
@@ -230,7 +229,7 @@ def test_answer_detects_a_mutant(id):
 
 
 def test_polynomial_errors_match_the_closed_form():
-    """C3.25 shows one of each degree: means over 100 sets, of which a fifth more or less is chance."""
+    """C3.25 shows one error per degree: means over 100 datasets, with some 20 % of sampling noise."""
     errors = ANSWERS["C3.25"].run().numbers
     expected = polynomial_errors_by_hand()
     assert Equal(0.3).matches(([math.log(v) for v in errors.values()], [math.log(v) for v in expected.values()]))
@@ -248,7 +247,7 @@ def test_answer_is_not_a_check(id):
 
 
 def test_lottery_ticket_is_pruned_before_its_first_gradient(monkeypatch):
-    """C11.16, the lottery ticket: whenever the second network is computed, nine in ten of its weights are 0."""
+    """C11.16, the lottery ticket: in every forward pass of the second network nine in ten weights are 0."""
     zero_fractions = []
 
     class RecordingMLP(MLP):

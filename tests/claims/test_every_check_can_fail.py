@@ -1,4 +1,4 @@
-"""Every check runs, and every check can fail: turned around, what holds is wrong and what is wrong holds."""
+"""Every check runs, and every check can fail: with the statement or the value changed, its verdict flips."""
 
 import re
 from functools import cache
@@ -11,24 +11,25 @@ import torch
 
 import didact.claims  # noqa: F401 (registers the checks)
 from didact.charts.html import to_html
-from didact.claims.compare import (
+from didact.claims.forms import (
     Approximately,
     ClaimForm,
     Conditional,
     CorrectedClaim,
+    Display,
     Equal,
     Exactly,
     Increasing,
     InInterval,
     LessOrEqual,
     Printed,
-    ShownAs,
     WithinStandardErrors,
     to_comparable,
     to_float_array,
     to_python,
 )
-from didact.claims.core import (
+from didact.claims.measured_tables import TABLES
+from didact.claims.registry import (
     ANSWERS,
     CHECKS,
     NOT_CHECKABLE_REASONS,
@@ -40,7 +41,6 @@ from didact.claims.core import (
     load_statements,
     outcome_without_check,
 )
-from didact.claims.tables import TABLES
 from didact.claims.typeset import typeset
 
 
@@ -61,11 +61,11 @@ def list_matching_values(result: Any) -> list[Any]:
 
 
 def make_matching(form: ClaimForm, value: Any) -> tuple[ClaimForm, Any]:
-    """The statement and the value, one of them changed so that they agree: what the course would have had to state."""
+    """The statement and the value, one of them changed so that they agree."""
     if form.matches(value):
         return form, value
     if isinstance(form, Exactly | Printed | Approximately):
-        return form.restated(value), value
+        return form.restate(value), value
     if isinstance(form, InInterval):
         x = np.clip(to_float_array(value), form.low, form.high)
         return form, x + (0.01 if form.is_open else 0.0)
@@ -74,7 +74,7 @@ def make_matching(form: ClaimForm, value: Any) -> tuple[ClaimForm, Any]:
         return form, (np.minimum(left, right), right)
     if isinstance(form, Increasing):
         return form, np.sort(to_float_array(value))
-    return form, (value[1], value[1])  # Same: the side that was computed otherwise
+    return form, (value[1], value[1])  # Equal: both sides the same
 
 
 @pytest.mark.parametrize("id", sorted(CHECKS))
@@ -101,7 +101,7 @@ def test_verdict_follows_from_the_result_and_can_flip(id):
 
 
 def find_raw_marks(source: str) -> list[str]:
-    """Marks that a reader of the page would see as they are typed, outside of code."""
+    """Marks that a reader of the page would see unformatted, outside of code."""
     return re.findall(r"\S*(?:[_^\\`]|\de[-+−]?\d)\S*", re.sub("<code>.*?</code>", "", to_html(typeset(source))))
 
 
@@ -121,13 +121,13 @@ def test_page_formulas_leave_no_raw_marks():
     } == {}
 
 
-# letters on the page, sizes of an example in the check; or a table of its own
+# letters on the page and sizes of an example in the check, or a separate table
 NOT_IN_STATEMENT = {"CE58", "CF15", "CF40", "CF41", "CL40"}
 
 
 @pytest.mark.parametrize("id", sorted(i for i in CHECKS if CHECKS[i].form.is_numeric and i not in NOT_IN_STATEMENT))
 def test_compared_number_is_the_stated_number(id):
-    """A number in a decorator must stand in the list of statements: neither may drift."""
+    """A number in a decorator must be in the list of statements: neither may drift."""
     form, stated_text = CHECKS[id].form, load_statements()[id].stated
     ascii_text = stated_text.replace("−", "-")
     joined_text = re.sub(r"(?<=\d)[, ](?=\d{3}\b)", "", ascii_text)
@@ -172,7 +172,7 @@ def test_statement_without_a_check_has_a_reason():
     assert all(len(why) > 20 for why in NOT_CHECKABLE_REASONS.values())
 
 
-# worked by hand or known from the pages themselves, and not read off the program
+# worked out by hand or known from the pages themselves, not copied from the program
 VERDICTS_BY_HAND = {
     "C1.6": "holds", "C1.14": "wrong", "C1.4": "wrong", "C2.6": "wrong", "C2.9": "wrong", "C2.11": "holds",
     "C3.24": "wrong",
@@ -190,7 +190,7 @@ def test_check_claim_gives_the_verdict_found_by_hand(id):
 
 
 def test_readme_and_docs_count_the_verdicts():
-    """Of a check the verdict is known from its words: the test above holds them together for every one."""
+    """The verdict of a check is known from its texts: the test above holds them together for every one."""
     counts = dict.fromkeys(VERDICTS, 0)
     for s in load_statements().values():
         check = CHECKS.get(s.id)
@@ -220,7 +220,7 @@ def test_check_claim_leaves_global_state_unchanged():
 
 
 def test_equal_rejects_broken_formulas():
-    """Identities with a deliberate mistake, judged by the forms that the checks use."""
+    """Identities with a deliberate mistake, compared by the forms that the checks use."""
     z = torch.linspace(-3, 3, 50, dtype=torch.float64)
     σ = z.sigmoid()
     assert Equal().matches((σ * (1 - σ), 1 / (2 + z.exp() + (-z).exp())))
@@ -248,7 +248,7 @@ def test_claim_forms_match_by_hand(form, good, bad):
 
 @pytest.mark.parametrize(("form", "expected"), [
     (Printed("0.0689"), [("0.0703",), ("0.0675",)]),
-    (Printed("3"), [("4",), ("2",)]),                        # two per cent would not be seen in one digit
+    (Printed("3"), [("4",), ("2",)]),                        # two percent would not change one digit
     (Printed("-1.25", "0"), [("-1.22", "0"), ("-1.28", "0"), ("-1.25", "1"), ("-1.25", "-1")]),
     (Exactly((3, 0.5)), [(4, 0.5), (2, 0.5), (3, 0.51), (3, 0.49)]),
     (Approximately(100.0, 0.009, "rounded"), [(102.0,), (98.0,)]),
@@ -283,21 +283,21 @@ def test_claim_forms_format_computed_values(form, computed, expected):
 
 
 def test_shown_as_replaces_the_compared_value():
-    shown_value = ShownAs((0.5, 1.0), {"sigmoid": 0.25, "ReLU": True})
-    assert format_result(Equal(), Conditional(shown_value, ShownAs((1, 1), {"kinks": [1, 2, 3], "seen": 4}))) == \
+    shown_value = Display((0.5, 1.0), {"sigmoid": 0.25, "ReLU": True})
+    assert format_result(Equal(), Conditional(shown_value, Display((1, 1), {"kinks": [1, 2, 3], "seen": 4}))) == \
         "sigmoid 0.25, ReLU yes; without the condition kinks 1, 2, 3; seen 4"
     assert (
         to_comparable(CorrectedClaim(shown_value, (1, 2))) == CorrectedClaim((0.5, 1.0), (1, 2))
         and to_comparable(3) == 3
     )
-    # in its own units
+    # relative to its own right side
     assert (
         LessOrEqual().format(([12_800, 1_048_576], [81_920, 2_097_152])) == "1,048,576 ≤ 2,097,152, the tightest of 2"
     )
 
 
 def test_printed_restated_has_as_many_decimals():
-    assert Printed("0.0689", "1e-3").restated([-0.123456, 0.0087]) == Printed("-0.1235", "0.009")
+    assert Printed("0.0689", "1e-3").restate([-0.123456, 0.0087]) == Printed("-0.1235", "0.009")
 
 
 def test_approximately_is_perturbed_beyond_its_tolerance():

@@ -1,10 +1,8 @@
-"""Every check notices a broken formula: with one place of its source changed, what agreed with the course agrees no
-longer.
+"""Mutation testing: every check detects a broken formula in its source.
 
-Where a check has a second side (the course's formula that is wrong, what comes out without the condition) no
-agreement can break there:
-a change that reaches it must change the value that is shown. What raises, never ends or leads to numbers that are
-none is not noticed.
+With one place of its source changed, what agreed with the course agrees no longer. Where a check has a second side (the
+course's wrong formula, the result without the condition) no agreement can break there: a change that reaches it must
+change the displayed value. A change that raises, never ends or gives NaN does not count as detected.
 """
 
 import ast
@@ -15,8 +13,8 @@ import pytest
 import torch
 
 import didact.claims  # noqa: F401 (registers the checks)
-from didact.claims.compare import CorrectedClaim, Equal
-from didact.claims.core import CHECKS, Check
+from didact.claims.forms import CorrectedClaim, Equal
+from didact.claims.registry import CHECKS, Check
 from helpers.claim_mutants import (
     list_reached_functions,
     split_sides,
@@ -26,7 +24,7 @@ from helpers.mutants import apply_changes
 
 CHECK_IDS = sorted(CHECKS)
 
-# a second or more by themselves, unbroken
+# a second or more for one run of the check
 SLOW_IDS = {
     "C1.11",
     "C5.7",
@@ -62,21 +60,20 @@ def test_check_detects_a_mutant(id):
 
 
 def get_chapter(id: str) -> str:
-    """The module of a check, where measured ones of a course go with the others."""
+    """The module of a check; measured ones belong to the chapter."""
     return CHECKS[id].function.__module__.removesuffix("_measured")
 
 
-MIN_MUTANTS = 6   # changes, of which a quarter says something
+MIN_MUTANTS = 6   # least number of changes for the quarter to mean something
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(map(get_chapter, CHECK_IDS))))
 def test_checks_of_a_chapter_detect_most_mutants(name):
-    """All changes but of numbers, which mostly are sizes and ranges of an example: half of a chapter's, a quarter
-    of each check's.
+    """Of all changes but those of numbers: half of a chapter's are detected, and a quarter of each check's.
 
-    Measured: five in six of all; least where a statement holds for whatever example one takes, so that another
-    changes nothing.
+    Changed numbers are mostly sizes and ranges of an example. Measured: five in six of all; fewest where a statement
+    holds for any example, so that another one changes nothing.
     """
     detections, weak_checks = list[bool](), list[str]()
     for check in (CHECKS[id] for id in CHECK_IDS if get_chapter(id) == name):
@@ -95,7 +92,7 @@ def test_checks_of_a_chapter_detect_most_mutants(name):
 
 
 def test_mutants_expose_a_value_returned_twice():
-    """What the tests here are for: two names of one number agree whatever the formula, two ways to it do not."""
+    """The purpose of these tests: two names of one number agree whatever the formula, two computations do not."""
     def twice() -> Any:
         y = (torch.linspace(1, 2, 5) ** 2 + 1).sqrt()
         return y, y
@@ -110,13 +107,13 @@ def test_mutants_expose_a_value_returned_twice():
 
 
 def test_try_mutants_tells_which_side_detected():
-    def mended() -> Any:
+    def corrected() -> Any:
         x = torch.linspace(1, 2, 5)
         return CorrectedClaim((x + 1, x), (x - 1, x + -1))
 
-    detections = dict(try_mutants(Check("", mended, Equal(), "so", "", ""), [mended]))
-    assert detections["mended: x + 1 → x - 1"] == (False, True), "the course's side alone"
-    assert detections["mended: x - 1 → x + 1"] == (True, False), "the mended side alone"
+    detections = dict(try_mutants(Check("", corrected, Equal(), "so", "", ""), [corrected]))
+    assert detections["corrected: x + 1 → x - 1"] == (False, True), "the course's side alone"
+    assert detections["corrected: x - 1 → x + 1"] == (True, False), "the corrected side alone"
 
 
 def test_mutant_that_raises_or_gives_nan_is_not_detected():

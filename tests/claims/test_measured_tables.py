@@ -1,5 +1,4 @@
-"""The tables: their data hang together, the rule judges as worked by hand, and a small one is measured, kept and
-shown."""
+"""Measured tables: their data are consistent, the rule gives verdicts worked out by hand, a small one is measured."""
 
 import json
 import re
@@ -15,10 +14,8 @@ import torch
 
 import didact.claims
 import didact.recipes
-from didact.claims import reproduce, table, tables
-from didact.claims.core import ANSWERS, CHECKS, NOT_CHECKABLE_REASONS, check_claim, load_statements
-from didact.claims.page import render_page
-from didact.claims.table import (
+from didact.claims import measured_table, measured_tables, reproduce
+from didact.claims.measured_table import (
     Cell,
     Grid,
     MeasuredTable,
@@ -29,7 +26,9 @@ from didact.claims.table import (
     judge_claim,
     judge_table,
 )
-from didact.claims.tables import TABLES
+from didact.claims.measured_tables import TABLES
+from didact.claims.page import render_page
+from didact.claims.registry import ANSWERS, CHECKS, NOT_CHECKABLE_REASONS, check_claim, load_statements
 from didact.claims.timing import TIMED_CALLS, MultiHeadAttention, TimedConfiguration, time_table
 from didact.cli.main import main
 from didact.data.datasets.download import find_missing_files
@@ -89,14 +88,16 @@ def test_cells_are_configurations_of_their_grids(name):
             not cell.baseline or any(cell.baseline in grid.configurations for grid in t.grids)
         )
     for grid in range(len(t.grids)):
-        assert any(c.grid == grid for c in t.cells), "a configuration that nobody reads"
+        assert any(c.grid == grid for c in t.cells), "a configuration that no cell reads"
     assert all(0 <= i < len(t.cells) for o in t.orderings for pair in o.pairs for i in pair)
 
 
 @pytest.mark.parametrize("name", [n for n in TABLE_NAMES if n not in ("6.11", "fleuret-2.1")])
 def test_cell_numbers_are_in_the_list_of_statements(name):
-    """Neither the table nor stated.tsv may drift; 6.11 states times, of which ratios are taken, Fleuret says
-    "almost"."""
+    """Neither the table nor stated.tsv may drift.
+
+    6.11 states times, of which ratios are taken; Fleuret says "almost".
+    """
     for cell in TABLES[name].cells:
         if not cell.is_upper_bound:
             numbers = {float(n) for n in re.findall(r"\d*\.\d+|\d+", load_statements()[cell.claim].stated)}
@@ -105,7 +106,7 @@ def test_cell_numbers_are_in_the_list_of_statements(name):
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
 def test_orderings_hold_for_the_stated_numbers(name):
-    """What the text draws from its own table must be there: a swapped pair would judge the opposite."""
+    """Conclusions of the text must hold in its own table: a swapped pair would test the opposite."""
     t = TABLES[name]
     for ordering in t.orderings:
         for i, j in ordering.pairs:
@@ -127,7 +128,7 @@ def test_tables_have_an_ordering_for_each_remark():
 
 
 def test_table_8_1_row_by_row():
-    """(latent, rate of G, rate of D, critic steps, WGAN) of each FID, as the page has them."""
+    """(latent, rate of G, rate of D, critic steps, WGAN) of each FID, as on the page."""
     t, rows = TABLES["8.9"], []
     for cell in (c for c in t.cells if c.reading.metric == "frechet"):
         grid = t.grids[cell.grid]
@@ -152,9 +153,10 @@ def test_table_8_1_row_by_row():
 
 
 def test_table_5_8_trains_the_network_of_the_listing():
-    """By hand: 1000·128 + 2·4·256·(128 + 256 + 2) + 2·4·256·(512 + 256 + 2) + 513·128 + 129·2 parameters, of which
-    one score
-    instead of two saves 129; the word for all others, which is never met, adds 128."""
+    """By hand: 1000·128 + 2·4·256·(128 + 256 + 2) + 2·4·256·(512 + 256 + 2) + 513·128 + 129·2 parameters.
+
+    One logit instead of two saves 129; the token for unknown words, which never occurs, adds 128.
+    """
     (grid,) = TABLES["5.8"].grids
     network = prepare(grid.recipe, dict(grid.fixed)).experiment.objective.network
     assert sum(p.numel() for p in network.parameters()) == 128_000 + 790_528 + 1_576_960 + 65_664 + 258 - 129 + 128
@@ -186,7 +188,7 @@ def test_diffusion_tables_train_the_simple_network():
 
 
 def test_table_10_8_loss_is_logged(tmp_path):
-    """Its images have labels, so that a referee learns beside the network and each has a loss of its own."""
+    """Its images have labels, so a classifier that judges samples is trained too, and each has a loss of its own."""
     small_options = {"data": "digits", "channels": (8, 16), "timesteps": 20, "sampling_steps": 2}
     small_options |= {"epochs": 1, "evaluations": 1}
     trained_run = didact.train(
@@ -214,12 +216,12 @@ def test_configurations_are_options_of_their_recipes(t):
 @pytest.mark.parametrize(("values", "stated", "metric", "verdict"), [
     ([0.980, 0.980, 0.980], 0.9851, "accuracy", "wrong"),       # no spread: half a point is the limit
     ([0.980, 0.980, 0.980], 0.9849, "accuracy", "holds"),
-    ([0.978, 0.980, 0.982], 0.9885, "accuracy", "holds"),       # deviation 0.002: 0.004 more
+    ([0.978, 0.980, 0.982], 0.9885, "accuracy", "holds"),       # standard deviation 0.002: 0.004 more
     ([0.978, 0.980, 0.982], 0.9895, "accuracy", "wrong"),
     ([10.0, 10.0, 10.0], 10.6, "loss", "wrong"),                # 5 % of 10.6 is 0.53
     ([10.0, 10.0, 10.0], 10.5, "loss", "holds"),
     ([], 1.0, "loss", "wrong"),                                 # diverged under every seed
-    ([-0.9, 0.4, 0.5], 0.25, "saved", "not measured"),          # so wide a spread would let anything hold
+    ([-0.9, 0.4, 0.5], 0.25, "saved", "not measured"),          # with so wide a spread anything would hold
     ([0.27, 0.27, 0.27], 0.25, "saved", "holds"),               # three points
     ([0.29, 0.29, 0.29], 0.25, "saved", "wrong"),
 ])
@@ -231,13 +233,13 @@ def test_judge_table_by_hand(values, stated, metric, verdict):
 
 @pytest.mark.parametrize(("values", "verdict"), [
     ([0.21, 0.22, 0.23], "holds"),                    # the mean itself is near: three points are allowed
-    ([0.10, 0.15, 0.23], "not measured"),             # only the spread reaches there
+    ([0.10, 0.15, 0.23], "not measured"),             # only the spread reaches it
     ([0.10, 0.11, 0.12], "wrong"),
 ])
 def test_judge_table_with_noisy_times_is_undecided(values, verdict):
     cell = Cell("C5.13", 0.25, MetricReading("time", "saved"))
     (cell_verdict,) = judge_table(MeasuredTable("tiny", "", (), (cell,)), make_record({cell.name: values}))
-    assert cell_verdict.verdict == verdict and ("clock" in cell_verdict.reason) == (verdict == "not measured")
+    assert cell_verdict.verdict == verdict and ("the times vary" in cell_verdict.reason) == (verdict == "not measured")
     assert cell_verdict.displayed_verdict == {"not measured": "undecided"}.get(verdict, verdict)
 
 
@@ -268,7 +270,7 @@ def test_judge_table_with_an_upper_bound():
     ([0.90, 0.91, 0.92], "holds"),            # 0.05 apart, standard error 0.008
     ([0.93, 0.955, 0.98], "not measured"),    # 0.005 apart, standard error 0.016
     ([1.00, 1.01, 1.02], "wrong"),
-    ([], "not measured"),                     # what diverged has no place
+    ([], "not measured"),                     # diverged runs cannot be ordered
 ])
 def test_judge_table_orderings_by_hand(low, verdict):
     high = [0.95, 0.96, 0.97]
@@ -277,7 +279,7 @@ def test_judge_table_orderings_by_hand(low, verdict):
     cell_verdicts = judge_table(t, make_record({cells[0].name: high, cells[1].name: low}))
     assert cell_verdicts[-1].verdict == verdict and judge_claim("b", cell_verdicts)[0] == verdict
     assert ("didact reproduce tiny --seeds 6" in cell_verdicts[-1].reason) == (verdict == "not measured"), (
-        "the command that may tell"
+        "the command that may decide"
     )
 
 
@@ -285,7 +287,7 @@ def test_judge_table_orderings_by_hand(low, verdict):
     ("mean", "holds"), [(1.85, True), (2.0, True), (3.0, True), (4.3, True), (1.7, False), (4.5, False)]
 )
 def test_judge_table_allows_a_tenth_beyond_a_range(mean, holds):
-    """2 to 4 times, by the ends: 1.8 to 4.4."""
+    """2 to 4 times, at both ends a tenth: 1.8 to 4.4."""
     cell = Cell(
         "C6.19",
         2,
@@ -309,7 +311,7 @@ def test_judge_table_allows_a_tenth_beyond_a_range(mean, holds):
     ],
 )
 def test_judge_claim_over_conditions(times, memory, verdict):
-    """Fast at one length of two is a condition; at none, or with memory that grows, it is wrong whatever the rest."""
+    """True at one length of two is a condition; at none, or with memory that grows, it is wrong whatever the rest."""
     cells = tuple(
         Cell("a", 2, MetricReading("time", "ratio"), configuration={"length": n}, range_end=4) for n in (1, 2)
     )
@@ -340,7 +342,7 @@ def test_judge_claim_does_not_refute_undecided_cells():
 
 
 def judge_values(*values: list[float], **options: Any) -> str:
-    """The verdict on "each cell above the next"."""
+    """The verdict on the ordering that each cell is above the next."""
     cells = tuple(Cell("a", 1.0, MetricReading("test", str(i))) for i in range(len(values)))
     pairs = tuple((i, i + 1) for i in range(len(values) - 1))
     t = MeasuredTable("tiny", "", (), cells, (Ordering("in order", pairs, "b", **options),))
@@ -374,20 +376,20 @@ def test_welch_p_value_matches_scipy():
     for n, m in ((3, 3), (5, 2), (4, 9)):
         a, b = generator.normal(0.3, 1, n), generator.normal(0, 3, m)
         expected = stats.ttest_ind(a - 0.2, b, equal_var=False, alternative="greater").pvalue
-        assert table.welch_p_value(a.tolist(), b.tolist(), 0.2) == pytest.approx(expected)
+        assert measured_table.welch_p_value(a.tolist(), b.tolist(), 0.2) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("seeds", "spreads"), [(3, (1, 1)), (2, (1, 1)), (3, (1, 5)), (3, (1, 1, 1, 1)), (3, (1,) * 8)]
 )
 def test_equal_cells_seldom_get_a_verdict(seeds, spreads):
-    """At most 5 % of the time, whatever the number of pairs; three deviations of what 500 draws of that could show."""
+    """At most 5 % of the time, whatever the number of pairs, up to three standard errors of 500 samples."""
     draws = np.random.default_rng(1).normal(size=(500, len(spreads), seeds)) * np.array(spreads)[:, None]
     verdicts = [judge_values(*rows) for rows in draws.tolist()]
     assert (
         1 - verdicts.count("not measured") / len(verdicts)
-        <= table.SIGNIFICANCE_LEVEL
-        + 3 * (table.SIGNIFICANCE_LEVEL * (1 - table.SIGNIFICANCE_LEVEL) / len(verdicts)) ** 0.5
+        <= measured_table.SIGNIFICANCE_LEVEL
+        + 3 * (measured_table.SIGNIFICANCE_LEVEL * (1 - measured_table.SIGNIFICANCE_LEVEL) / len(verdicts)) ** 0.5
     )
 
 
@@ -418,14 +420,14 @@ def test_unmeasured_cell_has_not_diverged():
     )[0] == "not measured"
 
 
-@pytest.mark.parametrize("name", sorted(table.load_records()))
+@pytest.mark.parametrize("name", sorted(measured_table.load_records()))
 def test_saved_record_has_every_cell(name):
-    missing_cells = {cell.name for cell in TABLES[name].cells} - set(table.load_records()[name].values)
+    missing_cells = {cell.name for cell in TABLES[name].cells} - set(measured_table.load_records()[name].values)
     assert not missing_cells, f"cells changed since: {TABLES[name].command} --save"
 
 
 def test_no_cell_is_its_own_baseline():
-    """What is divided by itself is 1 and cannot fail; it is the base of the others, and of the orderings."""
+    """A ratio to itself is 1 and cannot fail; that cell is the base of the others, and of the orderings."""
     assert not [c.name for t in TIMED_TABLES for c in t.cells if c.configuration == c.baseline and c.claim]
     t = TABLES["6.11"]
     (base_index,) = [i for i, c in enumerate(t.cells) if not c.claim]
@@ -439,15 +441,15 @@ def test_page_shows_several_cells_as_a_table(monkeypatch):
     t = replace(
         TABLES["6.11"], cells=tuple(replace(c, reason="" if c.claim else c.reason) for c in TABLES["6.11"].cells)
     )
-    monkeypatch.setitem(tables.TABLES, "6.11", t)
+    monkeypatch.setitem(measured_tables.TABLES, "6.11", t)
     monkeypatch.setattr(
-        "didact.claims.core.load_records",
+        "didact.claims.registry.load_records",
         lambda: {"6.11": make_record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")},
     )
     outcome = check_claim("C6.15")
     html = render_page([outcome])
     assert html.count("1.509 ± 0") == 1 and html.count("<td>1.0093</td>") == 1, (
-        "3.24 ms over 3.21 ms, and what was measured"
+        "3.24 ms over 3.21 ms, and the measured ratio"
     )
     assert html.count("<tr>") == 1 + 8 and "time ratio</th>" in html and "2026-01-02" in html
     assert (
@@ -458,9 +460,8 @@ def test_page_shows_several_cells_as_a_table(monkeypatch):
 
 def test_page_says_once_why_cells_are_not_comparable(monkeypatch):
     t = TABLES["6.11"]
-    monkeypatch.setattr(
-        "didact.claims.core.load_records", lambda: {"6.11": make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")}
-    )
+    record = make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")
+    monkeypatch.setattr("didact.claims.registry.load_records", lambda: {"6.11": record})
     outcome = check_claim("C6.15")
     assert outcome.verdict == "not checkable" and render_page([outcome]).count("names no device") == 1
 
@@ -475,7 +476,7 @@ def test_refuted_ordering_names_its_cells():
         t, make_record({c.name: v for c, v in zip(cells, ([0.8, 0.81], [0.9, 0.91], [0.7, 0.71]), strict=True)})
     )
     assert cell_verdicts[-1].verdict == "wrong" and cell_verdicts[-1].reason == "hidden=256 is below hidden=128"
-    equality_table = replace(t, orderings=(Ordering("all alike", ((1, 0), (2, 1)), "b", equal_within=0.001),))
+    equality_table = replace(t, orderings=(Ordering("all equal", ((1, 0), (2, 1)), "b", equal_within=0.001),))
     assert "hidden=256 and hidden=128 differ" in judge_table(equality_table, make_record({c.name: v for c, v in zip(
         cells, ([0.8, 0.8], [0.8, 0.8001], [0.5, 0.5001]), strict=True)}))[-1].reason
 
@@ -490,7 +491,7 @@ def test_incomparable_number_gets_no_verdict():
 
 
 def test_read_at_epoch_averages_losses_over_steps(tmp_path):
-    """Lines of 4, 4 and 2 steps in an epoch of ten: the mean over steps, and validation at the epoch asked for."""
+    """Lines of 4, 4 and 2 steps in an epoch of ten: the mean over steps, and validation at the given epoch."""
     losses = {4: 1.0, 8: 2.0, 10: 5.0, 14: 0.5, 18: 0.5, 20: 1.0}
     rows = [{"step": s, "epoch": s / 10, "train": {"loss": loss}} for s, loss in losses.items()]
     rows += [{"step": 10 * e, "epoch": float(e), "validation": {"accuracy": e / 10}} for e in (1, 2)]
@@ -500,7 +501,7 @@ def test_read_at_epoch_averages_losses_over_steps(tmp_path):
     )
     assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("train", "loss", 2)) == pytest.approx(0.6)
     assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("validation", "accuracy", 2)) == 0.2
-    with pytest.raises(UsageError, match="was not judged at epoch 3, nearest at 2"):
+    with pytest.raises(UsageError, match="was not evaluated at epoch 3, nearest at 2"):
         reproduce.read_at_epoch(Run(tmp_path), MetricReading("validation", "accuracy", 3))
     with pytest.raises(UsageError, match="logged no loss in epoch 3"):
         reproduce.read_at_epoch(Run(tmp_path), MetricReading("train", "loss", 3))
@@ -508,11 +509,11 @@ def test_read_at_epoch_averages_losses_over_steps(tmp_path):
 
 def test_one_seed_may_confirm_but_not_refute():
     cell = Cell("C1.1", 0.5, MetricReading("validation", "loss", 1))
-    one_seed_record = replace(table.load_records()["1.6"], values={cell.name: [0.6]}, seeds=[0])
-    assert table.judge_cell(cell, one_seed_record).displayed_verdict == "undecided"
-    assert table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.51]})).verdict == "holds"
+    one_seed_record = replace(measured_table.load_records()["1.6"], values={cell.name: [0.6]}, seeds=[0])
+    assert measured_table.judge_cell(cell, one_seed_record).displayed_verdict == "undecided"
+    assert measured_table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.51]})).verdict == "holds"
     assert (
-        table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.6, 0.6]}, seeds=[0, 1])).verdict
+        measured_table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.6, 0.6]}, seeds=[0, 1])).verdict
         == "wrong"
     )
 
@@ -529,7 +530,7 @@ def test_read_at_epoch_reads_the_last_batch(tmp_path):
 
 @pytest.fixture
 def tiny_table(monkeypatch, tmp_path):
-    """A table that takes a second: two widths on digits; what is kept goes into a folder of its own."""
+    """A table that takes a second: two widths on digits; the record is saved in a folder of its own."""
     grid = Grid("mlp", {"data": "digits", "batch_size": 128}, {"hidden": ((8,), (64,)), "epochs": (2,)})
     accuracy, loss = MetricReading("test", "accuracy"), MetricReading("train", "loss", 2)
     narrow, wide = {"hidden": (8,), "epochs": 2}, {"hidden": (64,), "epochs": 2}
@@ -541,15 +542,15 @@ def tiny_table(monkeypatch, tmp_path):
     t = MeasuredTable(
         "1.7", "tiny", (grid,), cells, (Ordering("wide above narrow", ((1, 0),), "C1.24"),), unstated_choices="nothing"
     )
-    monkeypatch.setitem(tables.TABLES, "1.7", t)
+    monkeypatch.setitem(measured_tables.TABLES, "1.7", t)
     monkeypatch.setattr(reproduce, "MEASURED_FOLDER", tmp_path / "measured")
     monkeypatch.chdir(tmp_path)
     yield t
-    table.load_records.cache_clear()
+    measured_table.load_records.cache_clear()
 
 
 def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp_path, capsys):
-    # else a record of the true 1.7 tells the time
+    # otherwise the saved record of the real 1.7 gives the time
     monkeypatch.setattr(reproduce, "describe_device", lambda device: "a machine of its own")
     assert main(["reproduce", "1.7", "--seeds", "2", "--save", "--json", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
@@ -568,10 +569,10 @@ def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp
     run_files = sorted(Path("runs").glob("mlp/*/run.json"))
     assert main(["reproduce", "1.7", "--seeds", "2", "--device", "cpu"]) == 0
     second_output = capsys.readouterr()
-    assert sorted(Path("runs").glob("mlp/*/run.json")) == run_files, "what is trained is not trained again"
-    assert "wide above narrow" in second_output.out and "holds: within two deviations" in second_output.out
+    assert sorted(Path("runs").glob("mlp/*/run.json")) == run_files, "trained runs are not trained again"
+    assert "wide above narrow" in second_output.out and "holds: within two standard deviations" in second_output.out
 
-    monkeypatch.setattr("didact.claims.core.load_records", lambda: {"1.7": MeasurementRecord(**saved_record)})
+    monkeypatch.setattr("didact.claims.registry.load_records", lambda: {"1.7": MeasurementRecord(**saved_record)})
     outcome = check_claim("C1.23")
     assert (
         outcome.verdict == "wrong"
@@ -589,12 +590,12 @@ def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp
 
 def test_load_records_reads_a_saved_record(tiny_table, monkeypatch, tmp_path):
     reproduce.save_record(make_record({}, "1.7"))
-    monkeypatch.setattr(table, "files", lambda package: tmp_path)
-    assert table.load_records()["1.7"].description == "3 seeds, 2026-01-02, cpu, commit 0123456"
-    assert replace(table.load_records()["1.7"], dirty=True).description.endswith("commit 0123456 with changes")
-    assert replace(table.load_records()["1.7"], commit="installed").description.endswith("cpu, installed")
+    monkeypatch.setattr(measured_table, "files", lambda package: tmp_path)
+    assert measured_table.load_records()["1.7"].description == "3 seeds, 2026-01-02, cpu, commit 0123456"
+    assert replace(measured_table.load_records()["1.7"], dirty=True).description.endswith("commit 0123456 with changes")
+    assert replace(measured_table.load_records()["1.7"], commit="installed").description.endswith("cpu, installed")
     assert (
-        replace(table.load_records()["1.7"], num_workers=4).description
+        replace(measured_table.load_records()["1.7"], num_workers=4).description
         == "3 seeds, 2026-01-02, cpu, 4 at once, commit 0123456"
     )
 
@@ -620,7 +621,7 @@ def test_git_state_covers_only_the_source(tmp_path):
     )
     (source_folder / "a.py").write_text("3")
     assert git_state(source_folder, excluded="kept")["dirty"]
-    assert git_state(installed_folder) is None, "a package inside someone's repository that git does not keep"
+    assert git_state(installed_folder) is None, "a package inside a repository that git does not track"
 
 
 def test_reproduce_interrupted_while_estimating_seconds(tiny_table, monkeypatch, capsys):
@@ -644,7 +645,8 @@ def test_reproduce_reports_times_as_they_are_measured(monkeypatch, capsys):
         Cell("C6.15", 1.0, MetricReading("time", "ratio"), 0, configuration, baseline=baseline)
         for configuration in grid.configurations
     )
-    monkeypatch.setitem(tables.TABLES, "6.11", replace(TABLES["6.11"], grids=(grid,), cells=cells, orderings=()))
+    small_table = replace(TABLES["6.11"], grids=(grid,), cells=cells, orderings=())
+    monkeypatch.setitem(measured_tables.TABLES, "6.11", small_table)
     monkeypatch.setattr(reproduce, "load_records", dict)
     assert main(["reproduce", "6.11", "--seeds", "2", "--device", "cpu", "--json"]) == 0
     captured = capsys.readouterr()
@@ -659,7 +661,7 @@ SMALL_SIZES = {"batch": 2, "length": 8, "hidden": 4}
 
 @pytest.mark.parametrize("t", TIMED_TABLES, ids=lambda t: t.name)
 def test_every_timed_configuration_runs(t, monkeypatch):
-    """Of each grid the first configuration, made small; times are another matter."""
+    """The first configuration of each grid, made small; its time does not matter."""
     monkeypatch.setattr("didact.claims.timing.WARMUP_S", 0.0)
     for grid in t.grids:
         configuration = {**grid.fixed, **grid.configurations[0]}
@@ -674,7 +676,7 @@ def test_every_timed_configuration_runs(t, monkeypatch):
 
 
 def test_time_ratio_is_of_the_calls(monkeypatch):
-    """Three ticks for a call of "slow", one for "fast", by a clock of our own."""
+    """Three ticks for a call of "slow", one for "fast", by a fake clock."""
     clock, called_names = [0.0], []
 
     def make_call(device: torch.device, *, name: str) -> Any:
@@ -707,7 +709,7 @@ def test_reproduce_refuses_gpu_tables_on_a_cpu(name, capsys):
     assert main(["reproduce", name, "--device", "cpu"]) == 2
     stderr = capsys.readouterr().err
     assert (
-        "speaks of a GPU, got cpu" in stderr
+        "needs a GPU, got cpu" in stderr
         and "--device cuda where there is one" in stderr
         and stderr.count("\n") == 1
     )
@@ -725,7 +727,7 @@ def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
     stdout = capsys.readouterr().out
     assert (
         "latent_dim=100, validation active_units" in stdout
-        and "two latent numbers reconstruct worst" in stdout
+        and "two latent dimensions reconstruct worst" in stdout
         and "hold" in stdout
     )
     cells = {
@@ -748,7 +750,7 @@ def test_reproduce_refuses_options_that_exclude_each_other(args, message, capsys
 
 
 def test_reproduce_refuses_to_show_an_unmeasured_table(monkeypatch, capsys):
-    monkeypatch.setattr("didact.claims.table.load_records", dict)
+    monkeypatch.setattr("didact.claims.measured_table.load_records", dict)
     assert main(["reproduce", "1.6", "--saved"]) == 2
     assert "not yet measured; run didact reproduce 1.6 --save" in capsys.readouterr().err
 
@@ -779,7 +781,7 @@ def test_estimate_seconds_from_a_saved_record(tiny_table, monkeypatch):
 
 
 def test_take_timing_split_is_a_part_of_validation(monkeypatch):
-    monkeypatch.setattr(reproduce, "TIMING_ROWS", 50)
+    monkeypatch.setattr(reproduce, "_TIMING_EXAMPLES", 50)
     classifier, generative = (prepare(name, {"data": "digits"}).experiment for name in ("mlp", "vae"))
     assert len(reproduce.take_timing_split(classifier)) == 50 < len(classifier.data.validation)
     assert len(reproduce.take_timing_split(generative)) == len(generative.data.validation)
@@ -787,8 +789,8 @@ def test_take_timing_split_is_a_part_of_validation(monkeypatch):
 
 def test_more_seeds_join_the_saved_seeds(tiny_table, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(reproduce, "MEASURED_FOLDER", tmp_path)
-    monkeypatch.setattr(table, "files", lambda package: FakePackage(tmp_path))
-    table.load_records.cache_clear()
+    monkeypatch.setattr(measured_table, "files", lambda package: FakePackage(tmp_path))
+    measured_table.load_records.cache_clear()
     args = ["reproduce", "1.7", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--save", "--json"]
     assert main([*args, "--seeds", "3", "--add-seeds"]) == 2
     assert "not yet measured" in capsys.readouterr().err
@@ -798,20 +800,20 @@ def test_more_seeds_join_the_saved_seeds(tiny_table, monkeypatch, tmp_path, caps
     assert "--add-seeds expects --seeds above the 2 that are saved, got 2" in capsys.readouterr().err
     assert main([*args, "--seeds", "3", "--add-seeds"]) == 0
     captured = capsys.readouterr()
-    assert "seed 2" in captured.err and "seed 1" not in captured.err, "what was kept is not trained again"
+    assert "seed 2" in captured.err and "seed 1" not in captured.err, "saved seeds are not trained again"
     merged_record = json.loads(captured.out)["record"]
     assert merged_record["seeds"] == [0, 1, 2] and merged_record["seconds"] > first_record["seconds"]
     for name, values in merged_record["values"].items():
         assert values[:2] == first_record["values"][name] and len(values) == 3
     assert (
-        table.load_records()["1.7"].description.startswith("3 seeds, ")
-        and "; the first 2: " in table.load_records()["1.7"].description
+        measured_table.load_records()["1.7"].description.startswith("3 seeds, ")
+        and "; the first 2: " in measured_table.load_records()["1.7"].description
     )
-    table.load_records.cache_clear()
+    measured_table.load_records.cache_clear()
 
 
 class FakePackage:
-    """Stands for the package that the records lie in."""
+    """Stands in for the package that contains the records."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -829,14 +831,14 @@ def test_list_missing_seeds_refuses_seeds_that_cannot_be_joined(monkeypatch, cap
         replace(make_record(cells, "1.7"), settings_hash="01234567"),
     ):
         monkeypatch.setattr(reproduce, "load_records", lambda other=other: {"1.7": other})
-        with pytest.raises(UsageError, match="is of other settings than it has now"):
+        with pytest.raises(UsageError, match="has other settings than the table now"):
             reproduce.list_missing_seeds(TABLES["1.7"], 9)
     monkeypatch.setattr(reproduce, "load_records", lambda: {"1.7": make_record(cells, "1.7")})
-    assert reproduce.list_missing_seeds(TABLES["1.7"], 5) == [3, 4], "a record of before there were settings is joined"
+    assert reproduce.list_missing_seeds(TABLES["1.7"], 5) == [3, 4], "a record without a settings hash can be extended"
 
 
 def test_judge_table_allows_for_batch_noise():
-    """A number read off one batch is judged by how far batches differ, if that is more than the seeds do."""
+    """A number read from one batch may vary as much as batches do, if that is more than the seeds do."""
     cell = Cell("a", 0.58, MetricReading("train", "discriminator/loss", 1, last_batch=True))
     t, measurements = MeasuredTable("tiny", "", (), (cell,)), make_record({cell.name: [0.25, 0.257]})
     assert judge_table(t, measurements)[0].verdict == "wrong"
@@ -844,7 +846,7 @@ def test_judge_table_allows_for_batch_noise():
     (cell_verdict,) = judge_table(t, replace(measurements, batch_noise={cell.name: 0.4}))
     assert (
         cell_verdict.verdict == "not measured"
-        and "single batches spread as far as the number itself" in cell_verdict.reason
+        and "single batches vary as much as the number itself" in cell_verdict.reason
     )
 
 
@@ -866,7 +868,7 @@ def test_settings_hash_depends_on_every_option():
 
 
 def test_reproduce_lists_the_tables(capsys, monkeypatch):
-    monkeypatch.setattr("didact.claims.table.load_records", dict)     # whatever has been measured since
+    monkeypatch.setattr("didact.claims.measured_table.load_records", dict)     # whatever has been measured since
     assert main(["reproduce", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [r["table"] for r in rows] == TABLE_NAMES and all(
@@ -878,14 +880,14 @@ def test_reproduce_lists_the_tables(capsys, monkeypatch):
 
 
 def test_reproduce_does_not_wrap_piped_output(capsys, monkeypatch):
-    """Where no one looks, a line is a line, whatever COLUMNS says."""
+    """Without a terminal lines are not wrapped, whatever COLUMNS says."""
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["reproduce"]) == 0
     assert any(TABLES["6.12"].title in line and len(line) > 100 for line in capsys.readouterr().out.splitlines())
 
 
 def test_multi_head_attention_matches_torch():
-    """The course's module is PyTorch's with the same weights, dropout apart."""
+    """The course's module is PyTorch's with the same weights, apart from dropout."""
     module, x = MultiHeadAttention(12, 3, 0.1).eval(), torch.randn(2, 5, 12)
     torch_module = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
     with torch.no_grad():
@@ -896,8 +898,10 @@ def test_multi_head_attention_matches_torch():
 
 @pytest.mark.skipif(bool(find_missing_files(list_datasets()["mnist"])), reason="DIDACT_DATA holds no mnist")
 def test_mnist_whole_trains_on_all_images():
-    """As torchvision hands it over: the files' own order, all 60,000 for training, mean and deviation as the course
-    normalises."""
+    """As in torchvision: the files' own order, all 60,000 for training.
+
+    Mean and standard deviation are those of the course.
+    """
     data, standard_data = load("mnist_whole"), load("mnist")
     assert (len(data.train), len(data.validation), len(data.test)) == (60_000, 10_000, 10_000)
     assert data.train.columns["y"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4], "the first labels of the file"

@@ -1,4 +1,4 @@
-"""Which side of a check notices a broken formula."""
+"""Which side of a check detects a broken formula."""
 
 import inspect
 import warnings
@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from didact.claims.compare import Conditional, CorrectedClaim, to_float_array
-from didact.claims.core import Answer, Check, list_functions, list_globals_read
+from didact.claims.forms import Conditional, CorrectedClaim, to_float_array
+from didact.claims.registry import Answer, Check, list_functions, list_globals_read
 from didact.registry import MODELS
 from helpers.mutants import iterate_mutants, limit_resources, patch_code
 
 
 def list_reached_functions(check: Answer) -> list[FunctionType]:
-    """The check, then what it reaches of didact, the nearest first: there the formula is where the check has none."""
+    """The check, then didact's functions that it reaches, the nearest first: they may hold the formula."""
     reached_functions = [inspect.unwrap(check.function)]
     for caller in reached_functions:
         models = [
             MODELS[word].model_class for word in caller.__code__.co_consts if isinstance(word, str) and word in MODELS
         ]
         values = [v for _, v in list_globals_read(caller)]
-        # a step for each kind of cell
+        # tables of functions, such as a step for each kind of cell
         tables = [v for table in values if isinstance(table, dict) for v in table.values()]
         for value in values + models + tables:
             if callable(value) and is_formula_module(getattr(value, "__module__", None) or ""):
-                # a dataclass writes some
+                # dataclasses generate some
                 reached_functions += [
                     f for f in list_functions(value) if f not in reached_functions and "<" not in f.__code__.co_filename
                 ]
@@ -34,13 +34,14 @@ def list_reached_functions(check: Answer) -> list[FunctionType]:
 
 
 def is_formula_module(module: str) -> bool:
+    """Whether a module may hold the formula of a check."""
     return module.startswith("didact.") and not module.endswith(
-        (".claims.core", ".claims.compare", ".registry", ".errors")
+        (".claims.registry", ".claims.forms", ".registry", ".errors")
     )
 
 
 def split_sides(result: Any) -> tuple[Any, Any]:
-    """Of a result the value that agrees with the statement, if any does, and the one beside it that does not."""
+    """Of a result the value that agrees with the statement, if any does, and the other one that does not."""
     match result:
         case Conditional(under_condition=agreeing, otherwise=other) | CorrectedClaim(corrected=agreeing, stated=other):
             return agreeing, other
@@ -54,17 +55,16 @@ def is_finite(value: Any) -> bool:
         return True
 
 
-# by what agreed, by what stands beside it; None where it did not come to a comparison
+# by the agreeing side, by the other side; None where nothing was compared
 Detection = tuple[bool | None, bool | None]
 
 
 def try_mutants(
     check: Check, mutated_functions: list[FunctionType], *, include_numbers: bool = True
 ) -> Iterator[tuple[str, Detection]]:
-    """Every broken version, and which side noticed it.
+    """Every mutant, and which side detected it.
 
-    Where the course is wrong and nothing is mended, there is no agreement to break: the value that is shown must be
-    another one.
+    Where the course is wrong and nothing is corrected there is no agreement to break: the displayed value must change.
     """
     form = check.form
     reference, other_reference = split_sides(check.compute())
@@ -105,6 +105,6 @@ def try_mutants(
 
 
 def clear_caches(cached_functions: list[Any]) -> None:
-    """What @cache holds, lest a sound value hide a broken formula or a broken one outlive it."""
+    """Clear every @cache: a cached sound value would hide a mutant, and a broken one would outlive it."""
     for function in cached_functions:
         function.cache_clear()

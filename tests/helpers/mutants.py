@@ -1,11 +1,10 @@
-"""Broken formulas, made by rule: the source of a check with one place changed at a time.
+"""Mutants: the source of a check with one place changed at a time, by rule.
 
     a + b → a − b     a * b → a / b     a ** n → a ** (n + 1)     −a → a     a < b → a ≥ b     a @ b → −a @ b
-    sqrt(a) → a       f(a, b) → f(b, a)       min → max, mean → sum, …       x[:-1] → x[1:]     3 → 4, 0.5 → 0.65,
-    True → False
-    and, where a, b = … stands before, a → b
+    sqrt(a) → a       f(a, b) → f(b, a)       min → max, mean → sum, …       x[:-1] → x[1:]     3 → 4, 0.5 → 0.65
+    True → False      and, after a, b = …, a → b
 
-What stands in asserts, annotations, decorators and docstrings stays as it is.
+Asserts, annotations, decorators and docstrings stay as they are.
 """
 
 import ast
@@ -43,8 +42,7 @@ MODULE_ALIASES = ("torch", "math", "np", "F")
 
 
 def iterate_replacements(node: ast.AST, tuple_neighbors: dict[str, str]) -> Iterator[tuple[int, ast.AST]]:
-    """What may stand in the place of a node, and how soon to try it: first what changes the formula, last its
-    numbers."""
+    """Replacements of a node with their rank: first those of the formula, last those of its numbers."""
     match node:
         case ast.Name(name, ast.Load()) if name in tuple_neighbors:
             yield 2, ast.Name(tuple_neighbors[name], ast.Load())
@@ -67,7 +65,7 @@ def iterate_replacements(node: ast.AST, tuple_neighbors: dict[str, str]) -> Iter
             yield 1, ast.IfExp(test, orelse, body)
         case ast.Call(function, args, keywords):
             yield from ((1, x) for x in drop_call(function, args))
-            # exchanged, both sides would always differ
+            # swapped, both sides would always differ
             is_pair = getattr(function, "id", "") in ("Conditional", "CorrectedClaim")
             if len(args) > 1 and not is_pair and not any(isinstance(a, ast.Starred) for a in args[:2]):
                 yield 2, ast.Call(function, [args[1], args[0], *args[2:]], keywords)
@@ -97,7 +95,7 @@ def drop_call(function: ast.expr, args: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def shift_slice(lower: ast.expr | None, upper: ast.expr | None) -> tuple[ast.expr | None, ast.expr | None]:
-    """As many numbers from one place further on; or one back, where the slice goes on to the end."""
+    """As many entries, starting one later; or one earlier where the slice runs to the end."""
     def add_offset(end: ast.expr | None, offset: int) -> ast.expr:
         return ast.BinOp(end, ast.Add(), ast.Constant(offset)) if end else ast.Constant(offset)
 
@@ -107,14 +105,14 @@ def shift_slice(lower: ast.expr | None, upper: ast.expr | None) -> tuple[ast.exp
 
 
 def find_tuple_neighbors(tree: ast.AST) -> dict[str, str]:
-    """Of a, b = … the one for the other."""
+    """For a, b = … the name to replace each name by."""
     targets = [t for t in ast.walk(tree) if isinstance(t, ast.Tuple) and isinstance(t.ctx, ast.Store)]
     target_names = [[n.id for n in t.elts if isinstance(n, ast.Name)] for t in targets]
     return {a: b for names in target_names for a, b in zip(names, names[1:] + names[:1], strict=True) if a != b}
 
 
 def iterate_positions(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
-    """Where every node hangs: (holder, key, node), the holder a node or a list of them; in the order of the source."""
+    """Position of every node, (holder, key, node), in the order of the source; the holder is a node or a list."""
     for field, value in ast.iter_fields(node):
         if field in ("returns", "annotation", "decorator_list") or isinstance(node, ast.Assert):
             continue
@@ -135,7 +133,7 @@ def set_node(holder: Any, key: Any, node: ast.AST) -> None:
 
 
 def apply_changes(tree: ast.AST, *, include_numbers: bool = True) -> Iterator[str]:
-    """One change at a time, made while its text is looked at; the end of the source first, where the formula stands."""
+    """One change at a time, in place while its text is yielded; the end of the source first, where the formula is."""
     tuple_neighbors, positions = (
         find_tuple_neighbors(tree),
         [p for p in iterate_positions(tree) if include_numbers or not isinstance(p[2], ast.Constant)],
@@ -154,19 +152,19 @@ def apply_changes(tree: ast.AST, *, include_numbers: bool = True) -> Iterator[st
 
 
 def iterate_mutants(function: FunctionType, *, include_numbers: bool = True) -> Iterator[tuple[str, CodeType]]:
-    """Every broken version of a function: what was changed, and the code."""
+    """Every mutant of a function: what was changed, and the code."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []
     if ast.get_docstring(definition):
         del definition.body[0]
-    # defaults of arguments are no part of the code
+    # defaults of arguments are not part of the code
     for text in apply_changes(ast.Module(definition.body, []), include_numbers=include_numbers):
         yield text, compile_definition(definition)
 
 
 def compile_definition(definition: ast.FunctionDef) -> CodeType:
-    """Inside a class, so that super() means what it does in a method."""
+    """Compiled inside a class, so that super() works as in a method."""
     tree: Any = ast.parse("class Broken: ...")
     tree.body[0].body = [deepcopy(definition)]
     code = compile(ast.fix_missing_locations(tree), f"<broken {definition.name}>", "exec")
@@ -177,7 +175,7 @@ def compile_definition(definition: ast.FunctionDef) -> CodeType:
 
 @contextmanager
 def patch_code(function: FunctionType, code: CodeType) -> Iterator[None]:
-    """The function itself with other code, so that whoever holds it meets the broken one."""
+    """Give the function other code: every reference to it then runs the mutant."""
     original_code = function.__code__
     function.__code__ = code
     try:
@@ -188,7 +186,7 @@ def patch_code(function: FunctionType, code: CodeType) -> Iterator[None]:
 
 @contextmanager
 def limit_resources(seconds: float, gigabytes: int = 8) -> Iterator[None]:
-    """A broken formula may never end, or ask for all memory: then TimeoutError, or what the allocation raises."""
+    """A mutant may never end or allocate all memory: then TimeoutError, or what the allocation raises."""
     def raise_timeout(*_: Any) -> None:
         raise TimeoutError
 

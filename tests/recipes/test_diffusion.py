@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import didact
-from didact.claims.tables import TABLES
+from didact.claims.measured_tables import TABLES
 from didact.data.core import SPLITS, TensorSplit
 from didact.data.load import load
 from didact.errors import UsageError

@@ -1,4 +1,4 @@
-"""The claims as one page that needs nothing else: what is stated, what comes out, and the code that computes it."""
+"""The claims as one self-contained HTML page: what is stated, what is computed, and the code that computes it."""
 
 import inspect
 import time
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from didact import __version__
 from didact.charts.html import Html, tag
-from didact.claims.core import Outcome, count_verdicts, find_computation, format_counts
-from didact.claims.table import CellVerdict
+from didact.claims.measured_table import CellVerdict
+from didact.claims.registry import Outcome, count_verdicts, find_computation, format_counts
 from didact.claims.typeset import typeset
 from didact.report.page import make_document, make_section
 from didact.run import git_state
 
-STYLE = """
+_STYLE = """
 .claims { display: grid; grid-template-columns: minmax(0, 1fr); gap: .75rem; margin-top: 1rem; }
 .claim { background: var(--paper); border: 1px solid var(--line); border-left-width: 5px; border-radius: 8px;
   padding: .8rem 1.1rem; }
@@ -48,16 +48,14 @@ STYLE = """
 .chapters div { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .2rem 0; }
 .chapters b { min-width: 9rem; font-weight: 600; }
 """
-FILTER_RULE = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
-INTRODUCTION = (
-    "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each "
-    "verdict is the "
-    "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that "
-    "introduced it "
-    "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those "
-    "claims alone."
+_FILTER_RULE = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
+_INTRODUCTION = (
+    "What five courses state and a program can check, computed again. No verdict on this page was written by hand: "
+    "each is the comparison of the stated value with what the code next to it computes. A method with a name is what "
+    "the paper that introduced it defines, whatever a library does; what the paper leaves open is computed both ways. "
+    "Choose a count to see only those claims."
 )
-VERDICT_LABELS = {
+_VERDICT_LABELS = {
     "holds": "✓ holds",
     "wrong": "✗ wrong",
     "conditional": "◐ holds with a condition",
@@ -66,9 +64,9 @@ VERDICT_LABELS = {
     "not measured": "not measured",
 }
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTE_LABELS = {
+_NOTE_LABELS = {
     "holds": "remark",
-    "wrong": "right",
+    "wrong": "correction",
     "conditional": "condition",
     "answered": "why",
     "not checkable": "why",
@@ -77,7 +75,7 @@ NOTE_LABELS = {
 
 
 def _format_version() -> str:
-    """When, and from which state of didact: what a check says depends on it."""
+    """Date and version of didact: the results of the checks depend on it."""
     source = git_state(Path(__file__).parents[1], excluded="claims/measured")
     commit = f" · commit {source['commit'][:7]}{' with changes' * source['dirty']}" if source else ""
     return f"didact {__version__} · check · {time.strftime('%Y-%m-%d')}{commit}"
@@ -94,12 +92,12 @@ def render_page(outcomes: Sequence[Outcome]) -> str:
     for o in sorted(outcomes, key=_sort_key):
         chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
     body = [
-        tag("style", Html(STYLE + "".join(FILTER_RULE.format(_to_slug(verdict)) for verdict in VERDICT_LABELS))),
+        tag("style", Html(_STYLE + "".join(_FILTER_RULE.format(_to_slug(verdict)) for verdict in _VERDICT_LABELS))),
         tag(
             "header",
             tag("p", _format_version(), class_="overline"),
             tag("h1", "What the courses state"),
-            tag("p", INTRODUCTION, class_="summary"),
+            tag("p", _INTRODUCTION, class_="summary"),
             tag("div", tiles, class_="scores"),
             _table_of_contents(list(chapters)),
         ),
@@ -119,7 +117,7 @@ def render_page(outcomes: Sequence[Outcome]) -> str:
 
 
 def _sort_key(o: Outcome) -> tuple[int, float]:
-    """Courses in the order of the list, chapters by number; what stands in no chapter last."""
+    """Courses in the order of the list, chapters by number; statements without a chapter last."""
     chapter = o.statement.chapter
     return COURSES.index(o.statement.course), int(chapter) if chapter.isdigit() else inf
 
@@ -146,8 +144,10 @@ def _to_slug(verdict: str) -> str:
 
 
 def _verdict_tile(verdict: str, n: int, *, checked: bool = False) -> Html:
-    """A count that shows the claims of its verdict alone when it is chosen; without a script, so that the page
-    stays one file."""
+    """A count that filters the page by its verdict when chosen.
+
+    CSS alone, without a script, so that the page stays one file.
+    """
     attributes = {"type": "radio", "name_": "verdict", "id": f"only-{_to_slug(verdict)}"} | (
         {"checked": "checked"} if checked else {}
     )
@@ -165,8 +165,7 @@ def _typeset_text(value: object) -> object:
 
 
 def _cell_table(cells: Sequence[CellVerdict]) -> Html:
-    """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it
-    is the same."""
+    """A statement of several numbers: each as stated and as measured; a reading that all share stands in the header."""
     readings = {j.reading for j in cells}
     names = [
         j.name.removesuffix(f", {j.reading}") if len(readings) == 1 and j.name != j.reading else j.name for j in cells
@@ -186,7 +185,7 @@ def _cell_table(cells: Sequence[CellVerdict]) -> Html:
 
 
 def _cell_rows(o: Outcome) -> dict[str, object]:
-    """The table, and once below it why, where that is the same of all."""
+    """The table, and below it the reason where all cells share one."""
     reasons = {j.reason for j in o.cells}
     shared_reason = reasons.pop() if len(reasons) == 1 else ""
     cells = [replace(j, reason="") for j in o.cells] if shared_reason else o.cells
@@ -194,10 +193,10 @@ def _cell_rows(o: Outcome) -> dict[str, object]:
 
 
 def _format_cell_verdict(cell: CellVerdict) -> str:
-    """✓ holds; undecided, and why."""
-    if cell.displayed_verdict not in VERDICT_LABELS:
+    """✓ holds; undecided, with the reason."""
+    if cell.displayed_verdict not in _VERDICT_LABELS:
         return cell.reason
-    return VERDICT_LABELS[cell.displayed_verdict] + (f": {cell.reason}" if cell.reason else "")
+    return _VERDICT_LABELS[cell.displayed_verdict] + (f": {cell.reason}" if cell.reason else "")
 
 
 def _claim_card(o: Outcome) -> Html:
@@ -207,7 +206,7 @@ def _claim_card(o: Outcome) -> Html:
         if o.computed and not check
         else "command"
         if o.note.startswith("didact ")
-        else NOTE_LABELS.get(o.verdict, "")
+        else _NOTE_LABELS.get(o.verdict, "")
     )
     rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.has_value else ""}
     rows |= _cell_rows(o) if o.cells else {"computed": o.computed, label: o.note}
@@ -229,7 +228,7 @@ def _claim_card(o: Outcome) -> Html:
         "header",
         tag("b", s.id),
         tag("small", f"{s.course} {s.where} · {s.kind}"),
-        tag("span", VERDICT_LABELS[o.verdict], class_="verdict"),
+        tag("span", _VERDICT_LABELS[o.verdict], class_="verdict"),
     )
     return tag(
         "article", head, tag("h3", typeset(s.claim)), definitions, code, class_=f"claim {_to_slug(o.verdict)}", id=s.id

@@ -1,8 +1,7 @@
-"""How long things take: what is timed, on the given device, and ratios of times, since seconds of another machine
-do not compare.
+"""Benchmarks of the courses' claims about time: calls are timed on one device, and ratios of times are compared.
 
-A subject takes a device and a configuration and returns the call that is timed; the grids of a benchmark name it as
-others name a recipe.
+Seconds of another machine do not compare. A subject takes a device and a configuration and returns the call that is
+timed; the grids of a benchmark name it as other grids name a recipe.
 """
 
 import time
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from didact.claims.table import Cell, MeasuredTable
+from didact.claims.measured_table import Cell, MeasuredTable
 from didact.errors import UsageError
 from didact.layers.attention.multihead import dot_product_attention, fused_attention
 from didact.layers.recurrent.recurrent import Recurrent
@@ -25,12 +24,12 @@ from didact.training.device import describe_device, synchronize
 from didact.training.experiment import EventCallback, ignore_events
 
 NUM_ROUNDS = 7
-WARMUP_S, MIN_ROUND_S = 0.2, 0.02   # seconds of calls before any is timed, and of a round
+WARMUP_S, MIN_ROUND_S = 0.2, 0.02   # seconds of warm-up calls, and at least of a round
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class MultiHeadAttention(nn.Module):
-    """[head_1 … head_h] W_O with weights that are dropped out and no biases.  Gaba 6.9."""
+    """[head_1 … head_h] W_O with dropout on the attention weights and no biases.  Gaba 6.9."""
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -39,7 +38,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:                                                       # (B, S, D)
         q, k, v = (f(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
-        # the graph is kept, as there
+        # with the autograd graph, as there
         a = F.dropout((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1), self.dropout, self.training)
         y: Tensor = self.o((a @ v).transpose(1, 2).flatten(2))
         return y
@@ -76,7 +75,7 @@ def recurrent_layer(
 
 
 def classifier(device: torch.device, *, network: str, batch: int) -> TimedCall:
-    """A classifier asked for a batch: three layers of 1024, or ResNet-18 on images of 224 × 224."""
+    """Inference of a classifier on a batch: three layers of 1024, or ResNet-18 on images of 224 × 224."""
     net: nn.Module = MLP(1024, 1024, hidden=(1024, 1024)) if network == "mlp" else ResNet()
     x = torch.randn(batch, *((1024,) if network == "mlp" else (3, 224, 224)), device=device)
     net = net.to(device).eval().requires_grad_(False)
@@ -90,7 +89,7 @@ TIMED_CALLS: dict[str, Callable[..., TimedCall]] = {
 
 @dataclass(frozen=True)
 class CallCost:
-    """Of one call: seconds, and bytes at most beside those of its input; 0 where the device does not tell."""
+    """Cost of one call: seconds, and peak bytes besides those of its input; 0 where the device does not report them."""
 
     time: float
     memory: int
@@ -98,7 +97,7 @@ class CallCost:
 
 @dataclass
 class TimedConfiguration:
-    """A configuration under the clock: its call, how often it is called in a round, and what each round gave."""
+    """A configuration to time: its call, the number of calls per round, and the seconds of each round."""
 
     configuration: Mapping[str, Any]
     call: TimedCall
@@ -107,7 +106,7 @@ class TimedConfiguration:
     memory: int = 0
 
     def warm_up(self, device: torch.device, warmup: int) -> None:
-        """Until caches and clocks have settled; short calls are taken together, since a clock is read between them."""
+        """Warm up until caches and clocks have settled; short calls are timed together in one round."""
         start, count = time.perf_counter(), 0
         while count < warmup or time.perf_counter() - start < WARMUP_S:
             self.call()
@@ -120,6 +119,7 @@ class TimedConfiguration:
         self.memory = _peak_memory(device) - memory_before
 
     def run_round(self, device: torch.device) -> None:
+        """Time one round of calls."""
         start = time.perf_counter()
         for _ in range(self.calls_per_round):
             self.call()
@@ -128,12 +128,12 @@ class TimedConfiguration:
 
     @property
     def cost(self) -> CallCost:
-        # whatever else the machine does adds to the time and never takes from it
+        # the minimum: other work on the machine only ever adds time
         return CallCost(min(self.seconds), self.memory)
 
 
 def _peak_memory(device: torch.device, *, reset: bool = False) -> int:
-    """Most bytes held on a GPU so far, or from now on."""
+    """Peak bytes allocated on a GPU so far; `reset` starts counting anew."""
     if device.type != "cuda":
         return 0
     if reset:
@@ -149,8 +149,10 @@ def time_table(
     seeds: Sequence[int] = (0,),
     on_event: EventCallback = ignore_events,
 ) -> dict[str, float]:
-    """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all
-    of them alike."""
+    """Time every configuration, then compute the number of each cell.
+
+    Configurations take turns, round by round, so that other work on the machine disturbs all of them alike.
+    """
     configurations, timed_configurations = (
         [(grid, configuration) for grid in table.grids for configuration in grid.configurations],
         list[TimedConfiguration](),
@@ -168,7 +170,7 @@ def time_table(
             timed_configurations[-1].warm_up(device, warmup)
         except torch.OutOfMemoryError:
             raise UsageError(
-                f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one "
+                f"table {table.name} needs more memory than {describe_device(device)} has; use a larger device "
                 f"({configuration})"
             ) from None
     for number in range(1, NUM_ROUNDS + 1):
@@ -180,11 +182,11 @@ def time_table(
 
 
 def _compute_time_ratio(cell: Cell, costs: Sequence[tuple[Mapping[str, Any], CallCost]]) -> float:
-    """What the cell's configuration takes over what the other takes; or the share that it saves."""
+    """Cost of the cell's configuration over that of its baseline; or the fraction that it saves."""
     own_cost, baseline_cost = (
         float(
-            getattr(next(c for configuration, c in costs if configuration == wanted_configuration), cell.reading.split)
+            getattr(next(c for configuration, c in costs if configuration == cell_configuration), cell.reading.split)
         )
-        for wanted_configuration in (cell.configuration, cell.baseline)
+        for cell_configuration in (cell.configuration, cell.baseline)
     )
     return 1 - own_cost / baseline_cost if cell.reading.metric == "saved" else own_cost / baseline_cost

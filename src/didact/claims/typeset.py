@@ -1,11 +1,10 @@
-"""Formulas written in one line, as a page shows them: x_{t−1} and 2^n below and above the line, 1e-3 as a power of
-ten, names as code."""
+"""One-line formulas as HTML: x_{t−1} and 2^n as sub- and superscripts, 1e-3 as a power of ten, names as code."""
 
 import re
 
 from didact.charts.html import tag
 
-FORMULA_PATTERN = re.compile(
+_FORMULA_PATTERN = re.compile(
     r"""
     (?P<code> print\(.*\) | \bdidact\ reproduce\ [\w.]+(?:\ --\w+\ \d+)*
             | \b(?:nn|torch|F|fc)(?:\.\w+)+ (?:CALL)? (?:\.\w+)*
@@ -20,13 +19,14 @@ FORMULA_PATTERN = re.compile(
     """.replace("CALL", r"\((?:[^()]|\([^()]*\))*\)").replace("BRACES", r"\{(?:[^{}]|\{[^{}]*\})*\}"),
     re.VERBOSE,
 )
-LAYER_SUPERSCRIPT = re.compile(r"\(\w(?:[+−]1)?\)")  # h^(l−1) is no power: its brackets say so
+_LAYER_SUPERSCRIPT = re.compile(r"\(\w(?:[+−]1)?\)")  # h^(l−1) is not a power: its brackets stay
 
 
 def typeset(text: str) -> list[object]:
+    """A text as a list of strings and HTML tags."""
     parts: list[object] = []
     end = 0
-    for match in FORMULA_PATTERN.finditer(text):
+    for match in _FORMULA_PATTERN.finditer(text):
         parts += [text[end : match.start()], _typeset_match(match)]
         end = match.end()
     return [*parts, text[end:]]
@@ -38,7 +38,7 @@ def _typeset_match(matched: re.Match[str]) -> object:
             return tag("code", matched[0])
         case "sub" | "sup" as level:
             inner = matched[level]
-            is_bracketed = inner[0] in "{(" and not LAYER_SUPERSCRIPT.fullmatch(inner)
+            is_bracketed = inner[0] in "{(" and not _LAYER_SUPERSCRIPT.fullmatch(inner)
             return tag(level, typeset(inner[1:-1] if is_bracketed else inner))
         case "ten":
             digits, power = matched["digits"], int(matched["ten"].replace("−", "-"))

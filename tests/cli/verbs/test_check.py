@@ -5,7 +5,7 @@ import json
 import pytest
 
 from didact.charts.html import to_html
-from didact.claims.core import select_statements
+from didact.claims.registry import select_statements
 from didact.claims.typeset import typeset
 from didact.cli.main import main
 
@@ -13,7 +13,7 @@ from didact.cli.main import main
 @pytest.fixture(autouse=True)
 def no_records(monkeypatch):
     """Whatever tables have been measured since."""
-    monkeypatch.setattr("didact.claims.core.load_records", dict)
+    monkeypatch.setattr("didact.claims.registry.load_records", dict)
 
 
 def test_check_json_lists_verdicts(capsys):
@@ -58,7 +58,7 @@ def test_check_shows_both_sides(capsys):
     """CL41: of eight pairs of sixteen columns i runs to 15 by the page, to 7 in truth."""
     assert main(["check", "CL41", "CV29", "--json"]) == 0
     computed_texts = [row["computed"] for row in json.loads(capsys.readouterr().out)]
-    assert computed_texts == ["15 against 7; mended 7 on both sides", "75 against 600; mended 600 on both sides"]
+    assert computed_texts == ["15 against 7; corrected 7 on both sides", "75 against 600; corrected 600 on both sides"]
 
 
 def test_claim_without_a_value_does_not_look_empty(tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_check_counts_a_claim_named_twice_once(capsys):
 
 
 def test_check_refuses_an_unwritable_page_before_computing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("didact.claims.core.check_claim", lambda id: pytest.fail("computed before it looked"))
+    monkeypatch.setattr("didact.claims.registry.check_claim", lambda id: pytest.fail("computed before it looked"))
     assert main(["check", "C1.6", "--html", str(tmp_path / "nowhere" / "x.html")]) == 2
     stderr = capsys.readouterr().err
     assert "--html expects a file in a folder that can be written to" in stderr and stderr.count("\n") == 1

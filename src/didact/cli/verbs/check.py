@@ -11,7 +11,7 @@ from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
-    from didact.claims.core import Outcome
+    from didact.claims.registry import Outcome
 
 FILE_TYPE = click.Path(dir_okay=False, writable=True, path_type=Path)
 VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
@@ -52,8 +52,8 @@ def command(
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     import didact.claims  # noqa: F401 (registers the checks)
-    from didact.claims.core import count_verdicts, format_summary, select_statements
     from didact.claims.page import render_page
+    from didact.claims.registry import count_verdicts, format_summary, select_statements
 
     if html and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
         raise UsageError(
@@ -72,7 +72,7 @@ def command(
 
 
 def _run_checks(ids: list[str]) -> "list[Outcome]":
-    from didact.claims.core import check_claim
+    from didact.claims.registry import check_claim
     from didact.cli.console import make_console
 
     console, outcomes = make_console(stderr=True), []
@@ -87,7 +87,7 @@ def _show(displayed: "list[Outcome]", outcomes: "list[Outcome]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from didact.claims.core import count_verdicts, format_summary
+    from didact.claims.registry import count_verdicts, format_summary
     from didact.cli.console import TEXT_WIDTH, make_console
 
     summary = f"{format_summary(count_verdicts(outcomes))} ({format_duration(sum(o.seconds for o in outcomes))})"
@@ -125,7 +125,7 @@ def _format_computed(o: "Outcome") -> str:
 
 def _get_formula(o: "Outcome") -> str:
     """The formula that is checked, for a claim that states no value."""
-    from didact.claims.core import find_computation
+    from didact.claims.registry import find_computation
 
     checked = find_computation(o.statement.id)
     return checked.formula if checked else ""

@@ -10,7 +10,7 @@ from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
-    from didact.claims.table import CellVerdict, MeasuredTable, MeasurementRecord
+    from didact.claims.measured_table import CellVerdict, MeasuredTable, MeasurementRecord
 
 DEFAULT_SEEDS = 3
 VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
@@ -57,8 +57,8 @@ def command(
     didact reproduce 6.12 --device cuda          a claim about time: a benchmark
     """
     import didact.recipes  # noqa: F401 (registers the recipes)
-    from didact.claims.table import get_table, judge_table, load_records
-    from didact.claims.tables import TABLES
+    from didact.claims.measured_table import get_table, judge_table, load_records
+    from didact.claims.measured_tables import TABLES
 
     values = {"--save": save, "--add-seeds": add_seeds, "--seeds": seeds, "--device": device, "--runs": runs,
               "--jobs": jobs, "--compile": use_compile}
@@ -98,8 +98,8 @@ def command(
 
 def _describe_table(table: "MeasuredTable") -> dict[str, Any]:
     """A table's title, size, command and saved measurement."""
+    from didact.claims.measured_table import judge_table, load_records
     from didact.claims.reproduce import why_not_measurable
-    from didact.claims.table import judge_table, load_records
 
     record = load_records().get(table.name)
     fields = {
@@ -120,6 +120,7 @@ def _measure(
     table: "MeasuredTable", num_seeds: int, num_workers: int, only_missing: bool, settings: dict[str, Any]
 ) -> "MeasurementRecord":
     """Measure a table over these seeds; with `only_missing`, over those that the saved record lacks, and add them."""
+    from didact.claims.measured_table import load_records
     from didact.claims.reproduce import (
         estimate_seconds,
         list_missing_seeds,
@@ -127,7 +128,6 @@ def _measure(
         resolve_table_device,
         why_not_measurable,
     )
-    from didact.claims.table import load_records
     from didact.cli.sweep_progress import SweepProgress
     from didact.progress import use_progress_callback
     from didact.training.interrupts import Interrupted
@@ -163,13 +163,13 @@ def _measure(
         ) from None
     finally:
         screen.close()
-    return load_records()[table.name].merged_with(record) if only_missing else record
+    return load_records()[table.name].merge(record) if only_missing else record
 
 
 def _to_json(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "list[CellVerdict]") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from didact.claims.table import VERDICT_RULE
+    from didact.claims.measured_table import VERDICT_RULE
 
     return {
         "table": table.name,
@@ -185,8 +185,8 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
     from rich.markup import escape
     from rich.table import Table as Drawn
 
-    from didact.claims.core import format_counts
-    from didact.claims.table import VERDICT_RULE
+    from didact.claims.measured_table import VERDICT_RULE
+    from didact.claims.registry import format_counts
     from didact.cli.console import make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -216,7 +216,7 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table as Drawn
 
-    from didact.claims.core import format_counts
+    from didact.claims.registry import format_counts
     from didact.cli.console import make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
