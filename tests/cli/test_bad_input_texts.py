@@ -79,8 +79,8 @@ def workdir(tmp_path_factory):
         ("predict gpt The --beam 3", "--num-beams 3 is for translations", "leave it out"),
         ("predict gpt ''", "got ''", "needs at least one token"),
         ("predict judge ''", "got ''", "expected a text"),
-        ("predict gpt 日本", "characters that training did not: '日本'", "leave them out"),
-        ("sample gpt --prompt 日本", "characters that training did not: '日本'", "leave them out"),
+        ("predict gpt 日本", "characters unseen in training: '日本'", "leave them out"),
+        ("sample gpt --prompt 日本", "characters unseen in training: '日本'", "leave them out"),
         ("train seq2seq --data half.tsv", "line 21 of half.tsv", "two sentences with a tab between"),
         ("train text_rnn --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
         (

@@ -57,7 +57,7 @@ def test_resample_by_class_recounts_duplicates():
     data = build_data(Examples("made", "table", {"x": x, "y": y}, task="binary", class_names="ab"))
     assert (
         data.duplicates == {"validation": 30, "test": 30}
-        and sum("also stand in training" in note for note in data.notes) == 1
+        and sum("also occur in training" in note for note in data.notes) == 1
     )
     resampled_data = resample_by_class(data, lambda rows, _: rows[:2], 0, "two of each class")
     training_values = set(resampled_data.train.columns["x"][:, 0].tolist())
@@ -66,13 +66,13 @@ def test_resample_by_class_recounts_duplicates():
         for part in ("validation", "test")
     }
     assert resampled_data.duplicates == expected and 0 < sum(expected.values()) < 20
-    duplicate_notes = [note for note in resampled_data.notes if "also stand in training" in note]
+    duplicate_notes = [note for note in resampled_data.notes if "also occur in training" in note]
     assert duplicate_notes == [
-        f"{expected['validation']} validation and {expected['test']} test examples also stand in training"
+        f"{expected['validation']} validation and {expected['test']} test examples also occur in training"
     ]
     empty_data = resample_by_class(data, lambda rows, _: rows[:0], 0, "none")
     assert empty_data.duplicates == {"validation": 0, "test": 0} and not any(
-        "also stand" in note for note in empty_data.notes
+        "also occur" in note for note in empty_data.notes
     )
 
 

@@ -61,7 +61,7 @@ def test_count_duplicates_equals_python_counter(dtype):
     train = Counter(rows["train"])
     expected = {part: sum(row in train for row in rows[part]) for part in ("validation", "test")}
     assert count_duplicates(data) == expected and expected["test"] > 0
-    assert any(f"{expected['test']} test examples also stand in training" in note for note in data.notes)
+    assert any(f"{expected['test']} test examples also occur in training" in note for note in data.notes)
 
 
 def test_constant_features_are_noted():

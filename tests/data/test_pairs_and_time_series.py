@@ -126,7 +126,7 @@ def test_load_series_reads_a_csv(tmp_path):
         ("1," * 29 + "nan", "the values of 'warmth' must be finite, but number 30 is nan in '1,"),
         ("1," * 29 + "-inf", "number 30 is -inf"),
         ("1," * 9 + "1e39" + ",1" * 20, "number 10 is 1e\\+39"),
-        (str(tmp_path / "odd.csv"), "number 30 is inf in '.*odd.csv'; put it right"),
+        (str(tmp_path / "odd.csv"), "number 30 is inf in '.*odd.csv'; correct it"),
     ):
         with pytest.raises(UsageError, match=message):
             encoder.read([bad_input])

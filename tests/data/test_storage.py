@@ -66,7 +66,7 @@ def test_file_split_data_equal_the_resident_data(resident_and_streamed):
     torch.testing.assert_close(resident.mean, streamed.mean)
     torch.testing.assert_close(resident.std, streamed.std)
     assert any("read during training" in note for note in streamed.notes)
-    assert any("not looked for" in note for note in streamed.notes)
+    assert any("not counted" in note for note in streamed.notes)
     if resident.class_names:
         assert oversample(streamed).class_counts == oversample(resident).class_counts
 

@@ -1,6 +1,6 @@
-"""Classes that are not equally frequent: weigh them in the loss, repeat the rare, or thin out the frequent.
+"""Class imbalance: class weights for the loss, oversampling and undersampling.
 
-And groups of people in which they are not: draw the training rows so that a group says nothing of the class.
+And reweighing (Kamiran and Calders): training rows resampled so that group and class are independent.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def class_weights(data: Data) -> Tensor:
 
 
 def oversample(data: Data, seed: int = 0) -> Data:
-    """Repeat training rows until every class is as frequent as the most frequent; no row is lost."""
+    """Oversampling: training examples are repeated until every class is as frequent as the most frequent one."""
     max_count = max(_training_class_counts(data))
 
     def repeat_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -35,7 +35,7 @@ def oversample(data: Data, seed: int = 0) -> Data:
 
 
 def undersample(data: Data, seed: int = 0) -> Data:
-    """Keep as many training rows of every class as the least frequent one has, drawn at random."""
+    """Undersampling: a random choice of training examples, as many of every class as the least frequent one has."""
     min_count = min(_training_class_counts(data))
 
     def drop_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,7 +47,7 @@ def undersample(data: Data, seed: int = 0) -> Data:
 
 
 def reweigh_groups(data: Data, column: str, seed: int = 0) -> Data:
-    """As if group and class were independent: n_a n_y / n training rows of each group and class, repeated or left out.
+    """Reweighing: n_a n_y / n training rows of each group and class, repeated or left out.
 
     P(A, Y) becomes P(A) P(Y) up to rounding, while P(A) and P(Y) stay.  Kamiran and Calders 2012, uniform sampling;
     Gaba exercise 12.5.
@@ -77,12 +77,12 @@ def reweigh_groups(data: Data, column: str, seed: int = 0) -> Data:
             [_repeat_evenly(rows[group[rows] == k], n, generator) for k, n in zip(present_groups, counts, strict=True)]
         )
 
-    note = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
+    note = f"training rows resampled so that {column!r} and {data.target!r} are independent"
     return resample_by_class(data, resample_class, seed, note)
 
 
 def apportion_counts(count: int, weights: Tensor) -> list[int]:
-    """A number in whole parts that are as the weights, by largest remainders."""
+    """A count divided in proportion to the weights, by largest remainders."""
     quotas = count * weights / weights.sum()
     counts = quotas.floor().long()
     counts[(quotas - counts).argsort(descending=True)[: count - int(counts.sum())]] += 1
@@ -90,7 +90,7 @@ def apportion_counts(count: int, weights: Tensor) -> list[int]:
 
 
 def _repeat_evenly(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """So many of the rows, each as often as the others, or once more."""
+    """`count` of the rows, each equally often or once more."""
     repeats, remainder = divmod(count, len(rows))
     return torch.cat([rows.repeat(repeats), rows[torch.randperm(len(rows), generator=generator)[:remainder]]])
 
@@ -105,12 +105,12 @@ def _training_class_counts(data: Data) -> tuple[int, ...]:
 def resample_by_class(
     data: Data, choose_rows: Callable[[Tensor, torch.Generator], Tensor], seed: int, note: str
 ) -> Data:
-    """The data with some rows of its training split, class by class.
+    """The data with a choice of its training examples, class by class.
 
-    `indices` stay those of the split: a resumed run loads by them and balances again.
+    `indices` stay those of the split: a resumed run loads by them and resamples again.
     """
     train = data.train
-    if isinstance(train, MissingSplit):  # a run rebuilt from its folder: nothing is trained, so nothing is balanced
+    if isinstance(train, MissingSplit):  # a run loaded from its folder: nothing is trained
         return data
     assert isinstance(train, TensorSplit | FileSplit)
     y = train.columns["y"].cpu().long()

@@ -1,4 +1,4 @@
-"""Is the data fit to learn from? What is wrong is refused before the first step; what looks unhealthy is told."""
+"""Data checks: what is wrong is refused before the first step; imbalance, duplicates and the like are noted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,14 +12,13 @@ from torch import Tensor
 from didact.data.core import SPLITS, Data, Split, TensorSplit
 from didact.errors import UsageError
 
-MAX_CLASS_RATIO = 3  # most to least frequent class, above which it is said
-MAX_LISTED_NAMES = 5       # names listed before "…"
-HASHED_BYTES = 2**24       # inputs copied at once to be hashed
+_MAX_CLASS_RATIO = 3        # most to least frequent class, above which it is noted
+_MAX_LISTED_NAMES = 5       # names listed before "and 3 more"
+_HASHED_BYTES = 2**24       # of inputs that are copied at once to be hashed
 
 
 def validate(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, class_names: Sequence[str] = ()) -> None:
-    """Stop at what no split or network could repair. Of n examples `x` may be absent: a streamed set has not read
-    it yet."""
+    """Refuse data that cannot be learned from. "x" may be absent: a streamed dataset has not read it yet."""
     x, y = columns.get("x"), columns.get("y")
     if n < 3:
         raise UsageError(f"{name!r} holds {n} examples, but three splits need at least 3")
@@ -38,10 +37,10 @@ def validate(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, cla
 
 
 def _validate_classes(name: str, y: Tensor, class_names: Sequence[str]) -> None:
-    """Every class must be able to stand in all three splits."""
+    """Every class needs an example in each of the three splits."""
     if len(class_names) < 2:
         raise UsageError(
-            f"{name!r} holds only one class, {summarize_list(class_names)!r}: at least two can be told apart"
+            f"{name!r} holds only one class, {summarize_list(class_names)!r}: a classifier needs at least two"
         )
     if len(y) < len(class_names):
         raise UsageError(f"{name!r} holds {len(y)} examples of {len(class_names)} classes: fewer examples than classes")
@@ -55,7 +54,7 @@ def _validate_classes(name: str, y: Tensor, class_names: Sequence[str]) -> None:
 
 
 def add_health_notes(data: Data) -> Data:
-    """The same data with notes on what a person should know before training on it."""
+    """The same data with notes on what one should know before training on it."""
     notes = list(data.notes)
     if data.task in ("binary", "multiclass"):
         absent_classes = {
@@ -69,7 +68,7 @@ def add_health_notes(data: Data) -> Data:
             if absent_classes[part]
         ]
         ratio = compute_imbalance(data)
-        if ratio > MAX_CLASS_RATIO:
+        if ratio > _MAX_CLASS_RATIO:
             counts = data.class_counts["train"]
             most_frequent, least_frequent = counts.index(max(counts)), counts.index(min(counts))
             notes.append(
@@ -79,7 +78,7 @@ def add_health_notes(data: Data) -> Data:
             )
     duplicate_counts = count_duplicates(data)
     if duplicate_counts is None:
-        notes.append("duplicates across splits were not looked for: the examples are streamed")
+        notes.append("duplicates across splits were not counted: the examples are read during training")
     else:
         notes += _describe_duplicates(duplicate_counts)
     constant_features = find_constant_features(data)
@@ -100,7 +99,7 @@ def compute_imbalance(data: Data) -> float:
 
 
 def count_duplicates(data: Data) -> dict[str, int] | None:
-    """Validation and test examples whose stored input also stands in training; None where inputs are not in memory."""
+    """Validation and test examples whose stored input is in training too; None where inputs are not in memory."""
     train = _hash_inputs(data.train)
     if train is None:
         return None
@@ -116,16 +115,16 @@ def count_duplicates(data: Data) -> dict[str, int] | None:
 
 
 def _describe_duplicates(duplicate_counts: Mapping[str, int]) -> list[str]:
-    """What is said of them, if there are any."""
+    """A note on them, if there are any."""
     note = (
-        f"{duplicate_counts['validation']:,} validation and {duplicate_counts['test']:,} test examples also stand in "
+        f"{duplicate_counts['validation']:,} validation and {duplicate_counts['test']:,} test examples also occur in "
         "training"
     )
     return [note] if any(duplicate_counts.values()) else []
 
 
 def refresh_duplicates(data: Data) -> Data:
-    """The same data with the duplicates of the training rows that are left, where they had been looked for."""
+    """The same data with its duplicates counted again, where they had been counted."""
     if data.duplicates is None:
         return data
     old_notes, duplicate_counts = _describe_duplicates(data.duplicates), count_duplicates(data) or {}
@@ -143,7 +142,7 @@ def _hash_inputs(split: Split) -> NDArray[np.int64] | None:
     x = split.columns["x"].cpu().flatten(1).contiguous().numpy()
     rows = x.view(np.dtype((np.void, x.shape[1] * x.itemsize))).ravel()     # one item a row
     hashes = np.empty(len(rows), dtype=np.int64)
-    step = max(1, HASHED_BYTES // rows.itemsize)
+    step = max(1, _HASHED_BYTES // rows.itemsize)
     for start in range(0, len(rows), step):
         chunk = rows[start : start + step].tolist()
         hashes[start : start + step] = np.fromiter(map(hash, chunk), np.int64, len(chunk))
@@ -151,7 +150,7 @@ def _hash_inputs(split: Split) -> NDArray[np.int64] | None:
 
 
 def find_constant_features(data: Data) -> list[int]:
-    """Inputs that are the same in all training rows. A bag of words is stored as word numbers: nothing to compare."""
+    """Inputs that are the same in all training examples. A bag of words is stored as word ids: nothing to compare."""
     if data.kind not in ("table", "images") or not isinstance(data.train, TensorSplit):
         return []
     x = data.train.columns["x"].flatten(1)
@@ -163,9 +162,9 @@ def find_constant_features(data: Data) -> list[int]:
 
 
 def summarize_list(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    num_more = len(names) - MAX_LISTED_NAMES
-    return ", ".join(names[:MAX_LISTED_NAMES]) + (f" and {num_more} more" if num_more > 0 else "")
+    """The first few names, and how many more there are."""
+    num_more = len(names) - _MAX_LISTED_NAMES
+    return ", ".join(names[:_MAX_LISTED_NAMES]) + (f" and {num_more} more" if num_more > 0 else "")
 
 
 def summarize_health(data: Data) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Data: three splits of examples and what they are. The same word for a built-in set, a public one and one's own files.
+"""Data: three splits of examples and what they are; the same for built-in datasets, public ones and one's own files.
 
-A batch is an index operation on tensors that live on the device. `select` picks the stored rows, `decode` makes of them
-what the network reads (bytes become numbers in [0, 1], word lists become counts): stored small, widened batch by batch.
+A batch is an index operation on tensors on the device. `select` gathers stored examples, `decode` makes of them what
+the network reads (bytes become numbers in [0, 1], word lists become counts): stored small, widened batch by batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,26 +13,26 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
+Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's index
 Decode = Callable[[Tensor], Tensor]
-# an input as a person gives it: a Path is a file; a str is what the run reads, a text where it reads texts
+# an input as a user gives it: a Path is a file; a str is read by the encoder, as a text where it reads texts
 Given = str | Path
-SourceLocator = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
+SourceLocator = Callable[[int], str]  # example i of the source -> the file or line where it can be found
 
 SPLITS = ("train", "validation", "test")
-IGNORE_LABEL = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts
+IGNORE_LABEL = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts (VOC's void)
 
 
 class Split(Protocol):
-    """What the loop needs of a split, resident or streamed."""
+    """What the training loop needs of a split, in memory or read from files."""
 
     def __len__(self) -> int: ...
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
-        """The stored rows of each chunk of row numbers, in order, on the split's device."""
+        """The stored examples of each chunk of indices, in order, on the split's device."""
 
     def decode(self, stored: Batch) -> Batch:
-        """Stored rows -> what the objective reads. Fixed shapes, no host synchronisation: it may be captured."""
+        """Stored examples -> what the objective reads. Fixed shapes, no host synchronization: it may be captured."""
 
     def to(self, device: torch.device) -> "Split": ...
 
@@ -66,17 +66,17 @@ class TensorSplit:
         return replace(self, columns={name: column.to(device) for name, column in self.columns.items()})
 
     def subset(self, index: Tensor) -> Self:
-        """The split made of these rows; a row may be taken more than once."""
+        """The split made of these examples; one may be taken more than once."""
         return replace(self, columns={name: column[index] for name, column in self.columns.items()})
 
     def batch(self, index: Tensor) -> Batch:
-        """Decoded rows, for looking at a few."""
+        """A few decoded examples."""
         return self.decode(self.select(index))
 
 
 @dataclass(frozen=True)
 class MissingSplit:
-    """A split whose size is known and whose examples are not at hand: a run rebuilt from its folder alone."""
+    """A split of known size without its examples: of a run that is loaded from its folder alone."""
 
     num_rows: int
 
@@ -84,7 +84,7 @@ class MissingSplit:
         return self.num_rows
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
-        raise LookupError("the examples of this split are not at hand")
+        raise LookupError("the examples of this split are not loaded")
 
     def decode(self, stored: Batch) -> Batch:
         return stored
@@ -99,17 +99,17 @@ def uint8_to_unit(x: Tensor) -> Tensor:
 
 
 class Encoder(Protocol):
-    """How a person's inputs become stored columns; saved in the run, so that `predict` reads new ones the same way."""
+    """How inputs become stored columns; saved in the run, so that `predict` encodes new ones the same way."""
 
     @property
     def decoders(self) -> Mapping[str, Decode]:
-        """How its stored columns are widened, batch by batch."""
+        """How its stored columns are decoded, batch by batch."""
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """A name for each example and the columns (without targets), from file names, rows or texts."""
 
     def spec(self) -> dict[str, Any]:
-        """What rebuilds it, as JSON."""
+        """What rebuilds the encoder, as JSON."""
 
 
 @runtime_checkable
@@ -136,27 +136,26 @@ class Data:
     train: Split
     validation: Split
     test: Split
-    class_names: tuple[str, ...] = ()            # names of the classes
-    feature_names: tuple[str, ...] = ()             # names of the features of a table, the words of a text
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()     # of a table, or the words of a text
     mean: Tensor = field(default_factory=lambda: torch.zeros(1))  # of the training inputs, broadcasting over `shape`
     std: Tensor = field(default_factory=lambda: torch.ones(1))
     target_mean: float = 0.0                # of the training targets as they are stored, for regression
     target_std: float = 1.0
-    # subtracted from targets far from zero before they were rounded; answers add it
-    target_offset: float = 0.0
-    target: str = "y"                       # what the target is called
+    target_offset: float = 0.0              # subtracted from targets far from zero before rounding; predictions add it
+    target: str = "y"                       # name of the target
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
-    indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the source's numbering
-    locator: SourceLocator | None = None            # of one's own files alone: a set known by name has none to open
+    indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the order of the source
+    locator: SourceLocator | None = None    # of one's own files alone
     class_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
-    duplicates: Mapping[str, int] | None = None  # of validation and test in training; None: not looked for
-    notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy, told before the first step
+    duplicates: Mapping[str, int] | None = None  # validation and test examples that are in training; None: not counted
+    notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy: printed before the first step
     fingerprint: str = ""
 
     @property
     def num_features(self) -> int:
-        """Numbers in one input."""
+        """Size of one input: the product of its shape."""
         return prod(self.shape)
 
     @property
@@ -164,7 +163,7 @@ class Data:
         return len(self.class_names)
 
     def locate_examples(self, part: str, rows: Sequence[int]) -> list[str]:
-        """What examples of a split can be found again by; nothing of those that have their number alone."""
+        """The files or lines of these examples of a split; empty where there is no locator."""
         return [] if self.locator is None else [self.locator(int(self.indices[part][row])) for row in rows]
 
     def split(self, name: str) -> Split:

@@ -1,4 +1,4 @@
-"""Few labels: a handful of examples keep theirs, and the rest are images alone."""
+"""Few labels, for semi-supervised learning: a handful of examples keep theirs, the rest are unlabeled."""
 
 from dataclasses import replace
 
@@ -9,15 +9,16 @@ from didact.errors import UsageError
 
 
 def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
-    """Beside every training row a labelled one, "few_x" and "few_y", out of `each` of every class, in turn.
+    """Each training example comes with a labeled one, "few_x" and "few_y", out of `labels_per_class` of each class in
+    turn.
 
-    So any batch brings as many labeled examples as unlabeled ones, whatever their numbers, and no shape ever changes.
+    So every batch holds as many labeled as unlabeled examples, and shapes are fixed.
     """
-    if isinstance(data.train, MissingSplit):  # a run rebuilt from its folder: nothing is trained
+    if isinstance(data.train, MissingSplit):  # a run loaded from its folder: nothing is trained
         return data
     if not isinstance(data.train, TensorSplit):
         raise UsageError(
-            f"few labels need images that fit into memory, but {data.name!r} is read while training; use a smaller "
+            f"few labels need images that fit into memory, but {data.name!r} is read during training; use a smaller "
             "--size"
         )
     y, g = data.train.columns["y"].cpu(), torch.Generator().manual_seed(seed)
@@ -40,6 +41,6 @@ def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
     )
     note = (
         f"{len(labeled_rows):,} training examples keep their labels, {labels_per_class} of each class; "
-        f"{len(y) - len(labeled_rows):,} are images alone"
+        f"{len(y) - len(labeled_rows):,} are unlabeled"
     )
     return replace(data, train=train, notes=(*data.notes, note))

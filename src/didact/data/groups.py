@@ -1,5 +1,4 @@
-"""Rows of a table told apart by one of its columns: the people, places or kinds that a model is asked to treat
-alike."""
+"""Groups of a table's rows by one of its columns, for metrics by group and fairness."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,20 +13,19 @@ from didact.data.tables.offsets import format_plain
 from didact.data.tables.table import TableEncoder
 from didact.errors import UsageError, look_up
 
-MAX_NUMBER_GROUPS = 10      # different numbers that are a group each; more are halved
+_MAX_NUMBER_GROUPS = 10      # different numbers with a group each; more are divided at the median
 
 
 @dataclass(frozen=True)
 class Groups:
-    """What they are called, and which one each row is of: (N, features) -> (N,)."""
+    """Their names, and the group of each row: (N, features) -> (N,)."""
 
     names: tuple[str, ...]
     assign_rows: Callable[[Tensor], Tensor]
 
 
 def make_groups(data: Data, column: str, flag: str) -> Groups:
-    """Of a category one for each value, of a few numbers too; other numbers are halved at the median of the
-    training rows."""
+    """A group for each category or each of a few numbers; other numbers are divided at the median of training rows."""
     if not isinstance(data.encoder, TableEncoder) or data.kind != "table":
         raise UsageError(f"{flag} expects a column of a table, but {data.name!r} holds {data.kind}")
     columns = data.encoder.columns
@@ -50,7 +48,7 @@ def make_groups(data: Data, column: str, flag: str) -> Groups:
 
 
 def get_column(split: Split, name: str = "x") -> Tensor:
-    """A column of a table, which always fits into memory: by default its encoded rows."""
+    """A column of a split in memory, by default its encoded rows."""
     in_memory = split.split if isinstance(split, PinnedSplit) else split
     assert isinstance(in_memory, TensorSplit)
     return in_memory.columns[name]
@@ -65,11 +63,11 @@ def _group_by_category(column: CategoricalColumn, select_features: Callable[[Ten
 
 
 def _group_by_number(column: NumericColumn, select_features: Callable[[Tensor], Tensor], train: Tensor) -> Groups:
-    """The last group is that of rows without a number, or with one that training did not meet."""
+    """The last group is that of rows without a number, or with one unseen in training."""
     present = train[train[:, 1] < 0.5, 0] if column.has_missing else train[:, 0]
     values = present.unique()                                                                    # sorted
-    value_texts = [format_plain(float(v) + column.offset) for v in values[: MAX_NUMBER_GROUPS + 1]]
-    if len(values) <= MAX_NUMBER_GROUPS:
+    value_texts = [format_plain(float(v) + column.offset) for v in values[: _MAX_NUMBER_GROUPS + 1]]
+    if len(values) <= _MAX_NUMBER_GROUPS:
         names = [f"{column.name}={value}" for value in value_texts]
 
         def assign_number(x: Tensor) -> Tensor:
@@ -100,5 +98,5 @@ def _group_by_number(column: NumericColumn, select_features: Callable[[Tensor], 
 
 
 def _make_unique(names: Sequence[str]) -> tuple[str, ...]:
-    """A file may have a value that is called as didact calls those without one."""
+    """Primes behind names that a file uses too."""
     return tuple(name + "′" * names[:i].count(name) for i, name in enumerate(names))

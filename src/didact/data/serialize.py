@@ -1,4 +1,4 @@
-"""What is known of the data, as JSON: a run is rebuilt from its folder alone, without the data at hand."""
+"""Data as JSON, without the examples: a run is loaded from its folder alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,23 +16,23 @@ from didact.data.text.parallel_texts import PairEncoder
 from didact.data.time_series import SeriesEncoder
 from didact.errors import look_up
 
-ENCODERS: dict[str, Any] = {
+_ENCODERS: dict[str, Any] = {
     "table": TableEncoder, "images": ImageEncoder, "boxes": BoxEncoder, "bag": BagEncoder, "stream": TextEncoder,
     "pairs": PairEncoder, "series": SeriesEncoder, "copy": CopyEncoder,
 }
-PLAIN_FIELDS = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
-# what runs that were kept before it lack, and what they mean by that
-ADDED_FIELDS = {"target_offset": 0.0}
-TUPLE_FIELDS = ("shape", "class_names", "feature_names", "notes")
-TENSOR_FIELDS = ("mean", "std")
+_PLAIN_FIELDS = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
+# fields that runs of earlier versions lack, with their values then
+_ADDED_FIELDS = {"target_offset": 0.0}
+_TUPLE_FIELDS = ("shape", "class_names", "feature_names", "notes")
+_TENSOR_FIELDS = ("mean", "std")
 
 
 def data_to_json(data: Data) -> dict[str, Any]:
-    """All but the examples and their numbers."""
+    """All but the examples and their indices."""
     return {
-        **{name: getattr(data, name) for name in (*PLAIN_FIELDS, *ADDED_FIELDS)},
-        **{name: list(getattr(data, name)) for name in TUPLE_FIELDS},
-        **{name: getattr(data, name).tolist() for name in TENSOR_FIELDS},
+        **{name: getattr(data, name) for name in (*_PLAIN_FIELDS, *_ADDED_FIELDS)},
+        **{name: list(getattr(data, name)) for name in _TUPLE_FIELDS},
+        **{name: getattr(data, name).tolist() for name in _TENSOR_FIELDS},
         "class_counts": {part: list(counts) for part, counts in data.class_counts.items()},
         "rows": {part: len(data.split(part)) for part in SPLITS},
         "source": dict(data.source),
@@ -41,18 +41,18 @@ def data_to_json(data: Data) -> dict[str, Any]:
 
 
 def data_from_json(spec: Mapping[str, Any]) -> Data:
-    """The same data with splits whose examples are not at hand."""
+    """The same data with `MissingSplit`s."""
     encoder = spec["encoder"]
     fields: dict[str, Any] = {
-        **{name: spec[name] for name in PLAIN_FIELDS},
-        **{name: spec.get(name, default) for name, default in ADDED_FIELDS.items()},
-        **{name: tuple(spec[name]) for name in TUPLE_FIELDS},
-        **{name: torch.tensor(spec[name]) for name in TENSOR_FIELDS},
+        **{name: spec[name] for name in _PLAIN_FIELDS},
+        **{name: spec.get(name, default) for name, default in _ADDED_FIELDS.items()},
+        **{name: tuple(spec[name]) for name in _TUPLE_FIELDS},
+        **{name: torch.tensor(spec[name]) for name in _TENSOR_FIELDS},
         **{part: MissingSplit(rows) for part, rows in spec["rows"].items()},
     }
     return Data(
         **fields,
         class_counts={part: tuple(counts) for part, counts in spec["class_counts"].items()},
         source=dict(spec["source"]),
-        encoder=encoder and look_up("encoder", encoder["kind"], ENCODERS).from_spec(encoder),
+        encoder=encoder and look_up("encoder", encoder["kind"], _ENCODERS).from_spec(encoder),
     )

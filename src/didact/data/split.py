@@ -1,4 +1,4 @@
-"""Three-way splits: stratified, seeded, and the test rows kept apart from the start."""
+"""Train, validation and test split: seeded, stratified by class."""
 
 import torch
 from torch import Tensor
@@ -12,11 +12,11 @@ def train_val_test_split(
     fractions: tuple[float, float] = (0.15, 0.15),
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Row numbers of train, validation and test; `fractions` are those of validation and test among all n rows.
+    """Indices of train, validation and test; `fractions` are those of validation and test among all n examples.
 
-    Where the set comes with a test split of its own (`test`), it stays as it is and validation is cut from the rest.
-    With `strata` (class numbers) every split holds each class in proportion, to within one row, and a class with a row
-    for each split is in all of them.
+    A test split that the dataset comes with (`test_indices`) stays as it is, and validation is taken from the rest.
+    With `strata` (class numbers) every split holds each class in proportion, to within one example, and a class with
+    three examples or more is in all of them.
     """
     generator = torch.Generator().manual_seed(seed)
     rows = torch.arange(n)
@@ -38,9 +38,9 @@ def train_val_test_split(
 
 
 def _allocate_rows(sizes: list[int], fractions: tuple[float, float]) -> list[tuple[int, ...]]:
-    """Rows of each class for validation, test and training: its share rounded down or up, whichever is owed most.
+    """Examples of each class for validation, test and training: its share rounded down or up, by largest remainder.
 
-    What rounding takes from a split in one class it gives back in the next: ten classes of 10 rows at 0.15 give 15.
+    What rounding takes from a split in one class it gives back in the next: ten classes of 10 at 0.15 give 15.
     """
     fraction = (*fractions, 1 - sum(fractions))
     parts = [p for p in range(3) if fraction[p] > 0]

@@ -1,4 +1,4 @@
-"""A split that does not fit: its files are read while the network learns, behind the contract of a resident one."""
+"""Splits that do not fit into memory: examples are read from files during training, behind the contract of `Split`."""
 
 import os
 import warnings
@@ -18,10 +18,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class FileSplit:
-    """A split of which only the small columns are in memory; `x` is read file by file, by `workers` processes."""
+    """A split with only the small columns in memory; "x" is read file by file, by `num_workers` processes."""
 
     files: tuple[str, ...]
-    read_file: Callable[[str], Tensor]          # one file -> its stored input; pickled where workers are spawned
+    read_file: Callable[[str], Tensor]     # one file -> its stored input; pickled where workers are spawned
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     decoders: Mapping[str, Decode] = field(default_factory=dict)
     num_workers: int = 0
@@ -36,11 +36,11 @@ class FileSplit:
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
         loader = DataLoader(
-            BatchDataset(self, [chunk.cpu() for chunk in chunks]),
+            _BatchDataset(self, [chunk.cpu() for chunk in chunks]),
             batch_size=None,                   # a chunk is a batch already
             num_workers=self.num_workers,
             pin_memory=self.device.type == "cuda",
-            generator=torch.Generator(),       # else it draws from the global one, and dropout would change
+            generator=torch.Generator(),       # else it samples from the global one, and dropout would change
         )
         with warnings.catch_warnings():        # Python 3.12 warns of every fork beside threads; workers only decode
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -60,18 +60,18 @@ class FileSplit:
         return replace(self, device=torch.device(device))
 
     def subset(self, index: Tensor) -> Self:
-        """The split made of these rows; a row may be taken more than once."""
+        """The split made of these examples; one may be taken more than once."""
         files = tuple(self.files[i] for i in index.tolist())
         return replace(self, files=files, columns={name: column[index] for name, column in self.columns.items()})
 
     def batch(self, index: Tensor) -> Batch:
-        """Decoded rows, for looking at a few."""
+        """A few decoded examples."""
         return self.decode({name: column.to(self.device) for name, column in self.select(index.cpu()).items()})
 
 
 @dataclass(frozen=True)
 class PinnedSplit:
-    """A split that fits into main memory but not onto the accelerator: gathered there, moved batch by batch."""
+    """A split in main memory, too large for the accelerator: each batch is gathered, pinned and copied."""
 
     split: TensorSplit
     device: torch.device
@@ -93,7 +93,7 @@ class PinnedSplit:
 
 
 def to_device(data: Data, device: torch.device) -> Data:
-    """The data on the device where they take at most half of its free memory; else beside it."""
+    """The data on the device where they take at most half of its free memory, else in pinned memory of the host."""
     splits = {part: data.split(part) for part in SPLITS}
     num_bytes = sum(
         c.numel() * c.element_size() for s in splits.values() if isinstance(s, TensorSplit) for c in s.columns.values()
@@ -106,8 +106,9 @@ def to_device(data: Data, device: torch.device) -> Data:
     return replace(data, train=train, validation=validation, test=test)
 
 
-class BatchDataset(Dataset[dict[str, Any]]):
-    """Batch i is the rows of chunk i. A caller's mistake comes back as a value: raised, it would be many lines."""
+class _BatchDataset(Dataset[dict[str, Any]]):
+    """Batch i is the examples of chunk i. A UsageError is returned as a value: raised in a worker, it would be many
+    lines."""
 
     def __init__(self, split: FileSplit, chunks: Sequence[Tensor]):
         self.split, self.chunks = split, chunks
@@ -123,7 +124,7 @@ class BatchDataset(Dataset[dict[str, Any]]):
 
 
 def in_memory_limit() -> int:
-    """Bytes above which a set is streamed: DIDACT_RESIDENT_BYTES, or else half of the memory that is free."""
+    """Bytes above which images are read during training: DIDACT_RESIDENT_BYTES, or else half of the free memory."""
     setting = os.environ.get("DIDACT_RESIDENT_BYTES")
     if setting is not None:
         if not setting.isdigit():
@@ -133,7 +134,7 @@ def in_memory_limit() -> int:
 
 
 def free_memory() -> int:
-    """Bytes of main memory that programs may still take; 8 GiB where the system does not tell."""
+    """Bytes of main memory that are available; 8 GiB where the system does not tell."""
     try:
         with open("/proc/meminfo") as lines:
             return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))

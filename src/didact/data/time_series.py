@@ -1,4 +1,4 @@
-"""Time series: a window of the past, and what came next. Splits follow time, so that nobody learns from the future."""
+"""Time series: windows of past values and the next ones. Splits follow time: the past trains, the future tests."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,24 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Given, MissingSplit, T
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.tables.columns import to_numeric_or_none
 from didact.data.tables.csv_reader import dataset_name, is_csv_path, read_csv
+from didact.data.tables.imputation import fill_forward
+from didact.data.tables.offsets import MAX_FLOAT32
 from didact.errors import UsageError, suggest_nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-DEFAULT_WINDOW = 30   # past values that are read (Gaba Ex 5.3)
-MAX_FLOAT32 = torch.finfo(torch.float32).max
-HOME_URL = "https://raw.githubusercontent.com/jbrownlee/Datasets/master"
-MELBOURNE_FILE = RemoteFile(
+DEFAULT_WINDOW = 30   # past values in an input (Gaba Ex 5.3)
+_HOME_URL = "https://raw.githubusercontent.com/jbrownlee/Datasets/master"
+_MELBOURNE_FILE = RemoteFile(
     "melbourne-daily-min-temperatures.csv", "8b9de63ed6789492bf497625e7f9beb96a63d367b4b0a21754006f749fa5e5da",
-    f"{HOME_URL}/daily-min-temperatures.csv",
+    f"{_HOME_URL}/daily-min-temperatures.csv",
 )
 
 
 @dataclass(frozen=True)
 class SeriesEncoder:
-    """The last `window` values of a column."""
+    """The last `window` values of a column as an input."""
 
     column: str
     window: int = DEFAULT_WINDOW
@@ -76,10 +77,9 @@ def build_series(
     horizon: int = 1,
     notes: Sequence[str] = (),
 ) -> Data:
-    """x (N, window, 1) and the `horizon` values behind it, y (N,) or (N, horizon). Seven tenths to learn from, then
-    validation, then test.
+    """x (N, window, 1) and the `horizon` values behind it, y (N,) or (N, horizon).
 
-    Windows that would reach across a border are left out: what is judged was in nobody's past.
+    The first 70 % are for training, then validation, then test; windows across a border are left out.
     """
     s, span = torch.tensor(values, dtype=torch.float32), window + horizon
     if len(s) < 10 * span:
@@ -107,8 +107,10 @@ def build_series(
 
 
 def with_horizon(data: Data, *, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
-    """The same series in windows of another length, each with the `horizon` values behind it: y (N, horizon). The
-    borders stay."""
+    """The same series in windows of another length, each with the `horizon` values behind it: y (N, horizon).
+
+    The borders of the splits stay.
+    """
     if not isinstance(data.encoder, SeriesEncoder):
         raise UsageError(
             f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of "
@@ -133,21 +135,20 @@ def with_horizon(data: Data, *, window: int = DEFAULT_WINDOW, horizon: int = 1) 
 
 
 def load_series(path: Path, *, target: str | None = None, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
-    """One's own CSV file: the named column, or the last one of numbers, in the order of the dates beside it or else
-    of the rows."""
+    """A CSV file: the named column or the last numeric one, in the order of a column of dates or else of the rows."""
     frame = read_csv(path, min_columns=1)
     numeric = [str(name) for name in frame.columns if to_numeric_or_none(frame[name]) is not None]
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
     column = target or numeric[-1]
     values, notes = _read_column(path, column)
-    # of a short series; `ahead` cuts what a recipe asks for
+    # shorter for a short series; `with_horizon` cuts the windows that a recipe asks for
     window = max(1, min(window, len(values) // 10 - horizon))
     return build_series(dataset_name(path), values, column, window=window, horizon=horizon, notes=notes)
 
 
 def _read_column(path: Path, column: str) -> tuple[list[float], list[str]]:
-    """A column of numbers in the order of time, and what was done to it: a missing value takes the one before it."""
+    """A column of numbers in the order of time, missing ones filled, and notes."""
     frame, notes = _sort_by_time(read_csv(path, min_columns=1))
     if column not in frame.columns:
         raise UsageError(f"{path} has no column {column!r}; {suggest_nearest(column, map(str, frame.columns))}")
@@ -164,11 +165,11 @@ def _read_column(path: Path, column: str) -> tuple[list[float], list[str]]:
         )
     if num_missing:
         notes.append(f"{missing_text}: filled with the one before, and scored as if measured")
-    return _require_finite([float(v) for v in numbers.ffill().bfill()], column, str(path)), notes
+    return _require_finite([float(v) for v in fill_forward(numbers)], column, str(path)), notes
 
 
 def _sort_by_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
-    """The rows from the oldest to the newest, by a column of dates if there is one, and what is said of it."""
+    """The rows from the oldest to the newest, by a column of dates if there is one, and notes."""
     date_columns = [(name, times) for name in frame.columns for times in _parse_dates(frame[name])]
     if not date_columns or any(times.is_monotonic_increasing and times.is_unique for _, times in date_columns):
         return frame, []
@@ -186,7 +187,7 @@ def _sort_by_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
         return frame, tie_notes
     if times.hasnans:
         return frame, [f"{int(times.isna().sum()):,} of {len(times):,} rows have no date in {name!r}: all {order_text}"]
-    # turned round, rows of one date come into their order as well
+    # reversed, rows of one date come into their order as well
     if times.is_monotonic_decreasing:
         return frame[::-1], [f"sorted by {name!r}: the file has the newest first"]
     if sum(other == name for other, _ in date_columns) > 1:
@@ -201,7 +202,7 @@ def _sort_by_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
 
 
 def _parse_dates(column: "Series") -> list["Series"]:
-    """The ways to read a column as dates: none, one, or two where 3/4 may be in March or in April."""
+    """The readings of a column as dates: none, one, or two where 3/4 may be in March or in April."""
     import pandas as pd
     from pandas.tseries.api import guess_datetime_format
 
@@ -211,8 +212,7 @@ def _parse_dates(column: "Series") -> list["Series"]:
     ):
         return []
     with warnings.catch_warnings():
-        # of a day that stands first where a month was expected: both are tried
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")         # of a day before the month: both orders are tried
         guessed_formats = [guess_datetime_format(strings.iloc[0], dayfirst=first) for first in (False, True)]
     for formats in ["ISO8601"], dict.fromkeys(filter(None, guessed_formats)):
         parsed = [pd.to_datetime(strings, format=date_format, utc=True, errors="coerce") for date_format in formats]
@@ -222,12 +222,12 @@ def _parse_dates(column: "Series") -> list["Series"]:
 
 
 def _require_finite(values: list[float], column: str, source_name: str) -> list[float]:
-    """Refuse what would make every forecast behind it no number."""
+    """Refuse values that are not finite in float32."""
     first_bad = next((k for k, v in enumerate(values) if not abs(v) <= MAX_FLOAT32), None)
     if first_bad is not None:
         raise UsageError(
             f"the values of {column!r} must be finite, but number {first_bad + 1} is {values[first_bad]:g} in "
-            f"{source_name!r}; put it right"
+            f"{source_name!r}; correct it"
         )
     return values
 
@@ -235,20 +235,20 @@ def _require_finite(values: list[float], column: str, source_name: str) -> list[
 @register_dataset(
     kind="series",
     task="regression",
-    license="no licence stated; Australian Bureau of Meteorology",
-    files=(MELBOURNE_FILE,),
+    license="no license stated; Australian Bureau of Meteorology",
+    files=(_MELBOURNE_FILE,),
 )
 def temperatures(seed: int = 0) -> Data:
-    """Lowest temperature of 3,650 days in Melbourne, 1981 to 1990: thirty days, and the next (Gaba Ex 5.3)."""
+    """Minimum temperature of 3,650 days in Melbourne, 1981 to 1990: thirty days, and the next (Gaba Ex 5.3)."""
     import pandas as pd
 
-    (raw,) = read_files("temperatures", (MELBOURNE_FILE,))
+    (raw,) = read_files("temperatures", (_MELBOURNE_FILE,))
     return build_series("temperatures", pd.read_csv(StringIO(raw.decode()))["Temp"].tolist(), "minimum")
 
 
 @register_dataset(kind="series", task="regression", license="made by didact")
 def waves(seed: int = 0) -> Data:
-    """2,000 days of a made season with noise: y = 10 sin(2πt/365) + 3 sin(2πt/29) + e."""
+    """2,000 days of a synthetic season with noise: y = 10 sin(2πt/365) + 3 sin(2πt/29) + e."""
     t = torch.arange(2000)
     noise = torch.randn(2000, generator=torch.Generator().manual_seed(0))
     y = 10 * torch.sin(2 * torch.pi * t / 365) + 3 * torch.sin(2 * torch.pi * t / 29) + noise

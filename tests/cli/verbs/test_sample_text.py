@@ -52,7 +52,7 @@ def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
 
 
 @pytest.mark.parametrize(("words", "complaint"), [
-    (("--prompt", "é"), "the text holds characters that training did not: 'é'; leave them out"),
+    (("--prompt", "é"), "the text holds characters unseen in training: 'é'; leave them out"),
     (("--prompt", "a" * 17), "the prompt has 17 tokens, but this model reads 16 at most; shorten it"),
     (("--prompt", ""), ""),
     (("--temperature", "-0.5"), "-0.5 is not in the range x>=0"),

@@ -184,7 +184,7 @@ def test_failed_download_says_where_to_put_the_file_and_leaves_nothing(data_fold
     assert f"put it into {set_folder}" in message
     assert file.url in message
     assert "\n" not in message
-    reasons = {"refused": "refused", "absent": "Not Found", "damaged": "damaged", "short": "bytes came"}
+    reasons = {"refused": "refused", "absent": "Not Found", "damaged": "damaged", "short": "bytes received"}
     assert reasons.get(case, f"expected {(file.archive_sha256 or file.sha256)[:12]}") in message
     assert not list(cache.iterdir())
 

@@ -176,7 +176,7 @@ def test_clipped_and_dropped_boxes_are_noted(tmp_path):
     notes = " | ".join(data.notes)
     assert "clipped where they reach beyond their image: 2 boxes of 00.png, 01.png" in notes
     assert "left out for lack of area inside their image: 2 boxes of 02.png, 03.png" in notes
-    assert "nothing is shown on 2 images" in notes and "passed over: 1 crowd of 'owl'" in notes
+    assert "no box on 2 images" in notes and "ignored: 1 crowd of 'owl'" in notes
     box = torch.cat([data.split(s).columns["box"] for s in SPLITS])[
         torch.cat([data.indices[s] for s in SPLITS]).argsort()
     ]

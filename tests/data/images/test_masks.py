@@ -142,7 +142,7 @@ def test_partial_split_folders_are_completed(tmp_path):
         (root / subfolder / "train").rename(root / subfolder / "rainy")
     assert sum(len(load(str(root)).split(part)) for part in SPLITS) == 30
     (root / "masks" / "val" / "0.png").unlink()
-    with pytest.raises(UsageError, match=r"1 images of .* have no fellow of that name in masks/: val/0; add or delete"):
+    with pytest.raises(UsageError, match=r"1 images of .* have no file of that name in masks/: val/0; add or delete"):
         load(str(root))
 
 
@@ -250,12 +250,12 @@ def delete_all_files(root):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (delete_mask, "1 images of .* have no fellow of that name in masks/: 03; add or delete"),
-        (delete_image, "1 masks of .* have no fellow of that name in images/: 03"),
+        (delete_mask, "1 images of .* have no file of that name in masks/: 03; add or delete"),
+        (delete_image, "1 masks of .* have no file of that name in images/: 03"),
         (resize_mask, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
         (
             write_color_mask,
-            r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save "
+            r"the mask .*03.png is in color \(RGB\): expected gray or a palette, whose values are the classes; save "
             r"it so",
         ),
         (write_transparent_mask, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
@@ -269,7 +269,7 @@ def delete_all_files(root):
             r"line 2 of .*classes.txt is empty, but names the value 1 of the masks; write its name, or delete the line",
         ),
         (write_gradient_masks, "hold 256 values: shades"),
-        (write_constant_masks, "hold only the value 0: at least two classes"),
+        (write_constant_masks, "hold only the value 0: segmentation needs at least two classes"),
         (truncate_mask, "03.png cannot be read"),
         (delete_all_files, "images holds no image"),
     ],

@@ -51,9 +51,9 @@ def test_with_context_keeps_windows_in_their_split():
     last = train.start + (len(train) - 1) * 10 + 40
     assert last < data.validation.stop and last <= train.stop - 1
     assert test.stride == 40 and test.start + len(test) * 40 < len(train.stream)
-    with pytest.raises(UsageError, match="the validation part of 'made' is shorter than a context of 300 tokens"):
+    with pytest.raises(UsageError, match="the validation split of 'made' is shorter than a context of 300 tokens"):
         with_context(build_language_modeling_data("made", TEXT, context_length=16), 300)
-    with pytest.raises(UsageError, match="windows are cut from running text, but 'iris' is not"):
+    with pytest.raises(UsageError, match="a language model needs running text, but 'iris' is not"):
         with_context(load("iris"), 8)
 
 
@@ -161,7 +161,7 @@ def test_text_encoder_reads_prompts(tmp_path):
         encoder.read(["ab", ""])
     with pytest.raises(UsageError, match=r"cannot read the text .*no\.txt: No such file"):
         encoder.read([tmp_path / "no.txt"])
-    with pytest.raises(UsageError, match="training did not: 'x'"):
+    with pytest.raises(UsageError, match="unseen in training: 'x'"):
         encoder.read(["x"])
 
 

@@ -1,4 +1,4 @@
-"""One's own sentence pairs: their case, and what they are cut into."""
+"""Sentence pairs of a file: their case, and the tokens that they are split into."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_pair_encoder_decodes_sentences_in_their_case(pairs_path, kind):
 
 def test_tokens_option_is_refused_where_it_does_not_apply(pairs_path):
     with pytest.raises(
-        UsageError, match="--tokens gpt2 is for running text; pairs are cut into characters, words or bpe"
+        UsageError, match="--tokens gpt2 is for running text; pairs are split into characters, words or bpe"
     ):
         load(pairs_path, accepts=("pairs",), tokens="gpt2")
     with pytest.raises(UsageError, match="'number_words' is pairs for translation; leave it out"):
@@ -65,7 +65,7 @@ def test_header_line_is_not_a_pair(pairs_path, header, num_pairs):
         file.write(f"{header}\n{content}")
     data = load(pairs_path, accepts=("pairs",))
     assert sum(len(data.split(part)) for part in SPLITS) == num_pairs
-    note = "the first line names the columns, {!r} and {!r}: it is no pair to learn from".format(*header.split("\t"))
+    note = "the first line names the columns, {!r} and {!r}: it is left out".format(*header.split("\t"))
     assert (note in data.notes) == (num_pairs == 60)
     assert len(data.encoder.read([Path(pairs_path)])[0]) == num_pairs
 

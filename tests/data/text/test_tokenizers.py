@@ -41,7 +41,7 @@ def test_character_tokenizer_orders_by_code_point():
         and tokenizer.encode("nab") == [2, 0, 1]
         and tokenizer.decode([2, 0, 1]) == "nab"
     )
-    with pytest.raises(UsageError, match="the text holds characters that training did not: 'xy'; leave them out"):
+    with pytest.raises(UsageError, match="the text holds characters unseen in training: 'xy'; leave them out"):
         tokenizer.encode("yax")
     tokenizer_with_specials = CharTokenizer.fit(["ab"], special_tokens=SPECIAL_TOKENS)
     assert (

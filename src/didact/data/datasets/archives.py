@@ -1,5 +1,4 @@
-"""Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip
-archives."""
+"""Published files: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip archives."""
 
 import gzip
 import io
@@ -24,12 +23,11 @@ from didact.errors import UsageError
 
 GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 REPLACE_ADVICE = "delete it or put a whole one in its place"
-ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
-UNPACKED = 2 * 2**30    # bytes that a file may hold unpacked, where DIDACT_UNPACKED_BYTES does not say
-PIECE = 2**20           # bytes that are unpacked at once
-# what unpackers raise on damaged bytes; RuntimeError is a zip archive's password, or a packing that Python does not
-# know
-DAMAGE = (
+_ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
+_MAX_UNPACKED_BYTES = 2 * 2**30    # of a file, where DIDACT_UNPACKED_BYTES does not say
+_CHUNK_BYTES = 2**20               # decompressed at once
+# what decompressors raise on damaged bytes; RuntimeError is a zip archive's password, or an unknown compression
+_READ_ERRORS = (
     EOFError,
     lzma.LZMAError,
     zlib.error,
@@ -47,12 +45,12 @@ DAMAGE = (
 
 @contextmanager
 def wrap_read_errors(path: Path) -> Iterator[None]:
-    """Whatever goes wrong with a file is told with its name and what to do about it."""
+    """Errors of reading a file become UsageErrors with its name and what to do."""
     try:
         yield
     except UsageError:
         raise
-    except DAMAGE as error:
+    except _READ_ERRORS as error:
         why = (str(error) or type(error).__name__).split("\n")[0]
         raise UsageError(f"{path} is damaged or cut short ({why}); {REPLACE_ADVICE}") from error
     except OSError as error:
@@ -61,46 +59,46 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
 
 
 def inside(path: str, root: Path) -> str:
-    """A file of a data set, refused where it lies outside the set's folder: by .., an absolute path or a link.
+    """The path of a dataset's file, refused where it is outside of the dataset's folder: by .., an absolute path or a
+    link.
 
-    Who was handed a data set would otherwise show in reports what else lies on the machine.
+    Else reports on a dataset from someone else could show other files of the machine.
     """
     real, top = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath((real, top)) != top:
         raise UsageError(
-            f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder"
+            f"{path} lies outside of {root}, at {real}: a dataset holds its own files; copy it into the folder"
         )
     return path
 
 
-def find_possible_files(inputs: Sequence[Given], endings: tuple[str, ...]) -> list[str]:
-    """A line for each text that may be meant as a file: texts are never looked up among files."""
+def find_possible_files(inputs: Sequence[Given], suffixes: tuple[str, ...]) -> list[str]:
+    """A line for each text that may be a file name: texts are never opened as files."""
     words = [text for text in inputs if isinstance(text, str) and not re.search(r"\s", text)]
-    found = [text for text in words if text.lower().endswith(endings) or os.path.isfile(text)]
+    found = [text for text in words if text.lower().endswith(suffixes) or os.path.isfile(text)]
     return [f"{text!r} is taken as a text; --from {text} reads the file of that name" for text in found]
 
 
-def unpacked_limit() -> int:
-    """Bytes that a file may hold unpacked: DIDACT_UNPACKED_BYTES, or else 2 GiB. A few bytes can unpack to more
-    than a disk holds."""
+def _max_unpacked_bytes() -> int:
+    """DIDACT_UNPACKED_BYTES, or else 2 GiB: a few bytes can decompress to more than a disk holds."""
     given = os.environ.get("DIDACT_UNPACKED_BYTES")
     if given is None:
-        return UNPACKED
+        return _MAX_UNPACKED_BYTES
     if not (given.isascii() and given.isdigit()):
         raise UsageError(f"DIDACT_UNPACKED_BYTES expects a number of bytes, got {given!r}")
     return int(given)
 
 
 def refuse_large(path: Path, size: int) -> None:
-    """Stop where a file holds more than a file may."""
-    if size > (limit := unpacked_limit()):
+    """Refuse a file that decompresses to more than the limit."""
+    if size > (limit := _max_unpacked_bytes()):
         raise UsageError(
             f"{path} unpacks to more than {limit:,} bytes: unpack it yourself, or set DIDACT_UNPACKED_BYTES to more"
         )
 
 
-class Unpacked(io.RawIOBase):
-    """The bytes of a packed file as they come out, counted."""
+class _Decompressed(io.RawIOBase):
+    """The decompressed bytes of a file, counted."""
 
     def __init__(self, path: Path, source: Any):
         self.path, self.source, self.size = path, source, 0
@@ -121,37 +119,37 @@ class Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[BinaryIO]:
-    """A file's bytes as a stream, decompressed. Its first bytes decide, not its name: browsers unpack .gz and keep
-    that name."""
+def open_decompressed(path: Path) -> Iterator[BinaryIO]:
+    """A file's decompressed bytes as a stream. Its first bytes decide, not its name: browsers decompress .gz and keep
+    the name."""
     with wrap_read_errors(path):
         with path.open("rb") as file:
             start = file.read(len(XZ_MAGIC))
         opens: Any = gzip.open if start.startswith(GZIP_MAGIC) else lzma.open if start.startswith(XZ_MAGIC) else None
-        source = path.open("rb") if opens is None else io.BufferedReader(Unpacked(path, opens(path)), PIECE)
-    with source as found:
-        yield found
+        source = path.open("rb") if opens is None else io.BufferedReader(_Decompressed(path, opens(path)), _CHUNK_BYTES)
+    with source as stream:
+        yield stream
 
 
-def read_decompressed(path: Path, most: int | None = None) -> bytes:
-    """A file's bytes, or the first of them, decompressed."""
-    whole = io.BytesIO()
-    with wrap_read_errors(path), unpacked(path) as file:
-        while (most is None or whole.tell() < most) and (piece := file.read(PIECE)):
-            whole.write(piece)
-    return whole.getvalue()
+def read_decompressed(path: Path, max_bytes: int | None = None) -> bytes:
+    """A file's bytes, or about the first `max_bytes` of them, decompressed."""
+    content = io.BytesIO()
+    with wrap_read_errors(path), open_decompressed(path) as file:
+        while (max_bytes is None or content.tell() < max_bytes) and (chunk := file.read(_CHUNK_BYTES)):
+            content.write(chunk)
+    return content.getvalue()
 
 
 def is_archive(path: Path) -> bool:
     """Whether the name is that of a tar archive."""
-    return path.name.endswith(ARCHIVE_SUFFIXES)
+    return path.name.endswith(_ARCHIVE_SUFFIXES)
 
 
 def read_tar_members(path: Path, is_wanted: Callable[[str], object]) -> dict[str, bytes]:
     """The wanted files of a tar archive, read in one pass; nothing is written to disk."""
     contents, size = {}, 0
-    # "|": a stream; to seek in .gz is to start over. What is passed over is counted as well, since it must be unpacked
-    with wrap_read_errors(path), unpacked(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    # "|": a stream; to seek in .gz is to start over. Skipped members count too, since they are decompressed
+    with wrap_read_errors(path), open_decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             if member.isfile() and is_wanted(member.name):
                 size += member.size                     # of a sparse member more than its archive holds
@@ -163,10 +161,10 @@ def read_tar_members(path: Path, is_wanted: Callable[[str], object]) -> dict[str
 
 
 def read_zip_members(path: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
-    """The files of a zip archive that end so, by their names without folders."""
+    """The files of a zip archive with these suffixes, by their names without folders."""
     with wrap_read_errors(path), zipfile.ZipFile(path) as archive:
         wanted = [member for member in archive.infolist() if member.filename.endswith(suffixes)]
-        refuse_large(path, sum(member.file_size for member in wanted))     # more than that is never unpacked of any
+        refuse_large(path, sum(member.file_size for member in wanted))     # members never decompress to more
         return {PurePosixPath(member.filename).name: archive.read(member) for member in wanted}
 
 

@@ -1,7 +1,6 @@
-"""Public sets as the courses use them: all training examples train, and the test split is looked at after every epoch.
+"""Public datasets as the courses use them: all training examples train, and the test split is evaluated every epoch.
 
-They are for `didact reproduce`, which measures what a course has measured in the course's own way. Validation and
-test are the same
+For `didact reproduce`, which measures what a course measured, in the course's way. Validation and test are the same
 examples here: what was chosen by them cannot be judged by them.
 """
 
@@ -12,7 +11,7 @@ from didact.data.core import SPLITS, Data, TensorSplit
 from didact.data.datasets.download import register_dataset
 from didact.data.datasets.public import cifar10, fashion_mnist, imdb, mnist
 
-NOTE = "as the courses use it: no validation split of its own, the test split is looked at in its place"
+_NOTE = "as the courses use it: no validation split of its own, the test split stands in for it"
 
 
 @register_dataset(kind="images", task="multiclass", license="that of mnist")
@@ -23,8 +22,7 @@ def mnist_whole(seed: int = 0) -> Data:
 
 @register_dataset(kind="images", task="multiclass", license="that of fashion_mnist")
 def fashion_mnist_whole(seed: int = 0) -> Data:
-    """Fashion-MNIST with all 60,000 for training and the 10,000 test images as validation too: for `didact
-    reproduce`."""
+    """Fashion-MNIST with all 60,000 for training and the 10,000 test images as validation: for `didact reproduce`."""
     return _merge_train_val("fashion_mnist_whole", fashion_mnist(seed))
 
 
@@ -41,7 +39,7 @@ def imdb_whole(seed: int = 0) -> Data:
 
 
 def _merge_train_val(name: str, data: Data) -> Data:
-    """The same examples: training and validation together in their old order, then the test examples twice."""
+    """The same examples: training and validation merged in their old order, then the test examples twice."""
     parts = {part: split for part in SPLITS if isinstance(split := data.split(part), TensorSplit)}
     order = torch.cat([data.indices["train"], data.indices["validation"]]).argsort()
     test = parts["test"].columns
@@ -67,7 +65,7 @@ def _merge_train_val(name: str, data: Data) -> Data:
             target=data.target,
             encoder=data.encoder,
             standardize=data.kind == "images",
-            notes=(*data.notes, NOTE),
+            notes=(*data.notes, _NOTE),
         ),
         indices=indices,
     )

@@ -1,4 +1,4 @@
-"""Public sets, loaded by name from the files that their home pages offer, each file checked by its sha256."""
+"""Public datasets, loaded from the files that their home pages offer, each checked by its sha256."""
 
 import io
 import re
@@ -81,7 +81,7 @@ ADULT_FILES = tuple(
         ("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
     )
 )
-# one line a review, "split TAB pos|neg TAB number TAB stars TAB text": a small file made of the archive's 50,000
+# a line for each review, "split TAB pos|neg TAB number TAB stars TAB text": a small file of the archive's 50,000
 IMDB_FILE = RemoteFile(
     "imdb_50k.tsv", "bce7e63c3fc58bfd022079372ef16c1abda3fb2501b3a34621fa69912ca8ae03",
     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
@@ -111,19 +111,19 @@ ADULT_COLUMNS = (
     kind="images", task="multiclass", license="CC BY-SA 3.0; LeCun, Cortes and Burges 1998", files=MNIST_FILES
 )
 def mnist(seed: int = 0) -> Data:
-    """70,000 handwritten digits of 28 x 28 grey pixels."""
+    """70,000 handwritten digits of 28 x 28 gray pixels."""
     return load_idx_images("mnist", MNIST_FILES, [str(k) for k in range(10)], "digit", seed)
 
 
 @register_dataset(kind="images", task="multiclass", license="MIT; Xiao, Rasul and Vollgraf 2017", files=FASHION_FILES)
 def fashion_mnist(seed: int = 0) -> Data:
-    """70,000 photographs of clothes of 28 x 28 grey pixels."""
+    """70,000 photographs of clothes of 28 x 28 gray pixels."""
     return load_idx_images("fashion_mnist", FASHION_FILES, FASHION_CLASSES, "article", seed)
 
 
-@register_dataset(kind="images", task="multiclass", license="no licence stated; Krizhevsky 2009", files=CIFAR_FILES)
+@register_dataset(kind="images", task="multiclass", license="no license stated; Krizhevsky 2009", files=CIFAR_FILES)
 def cifar10(seed: int = 0) -> Data:
-    """60,000 photographs of ten kinds of things, 32 x 32 pixels in colour."""
+    """60,000 photographs of ten kinds of things, 32 x 32 pixels in color."""
     images, labels = zip(*map(parse_cifar, read_files("cifar10", CIFAR_FILES)), strict=True)
     return _build_image_data("cifar10", torch.cat(images), torch.cat(labels), CIFAR_CLASSES, "thing", 10_000, seed)
 
@@ -159,11 +159,11 @@ def adult(seed: int = 0) -> Data:
     )
 
 
-@register_dataset(kind="text", task="binary", license="no licence stated; Maas et al. 2011", files=(IMDB_FILE,))
+@register_dataset(kind="text", task="binary", license="no license stated; Maas et al. 2011", files=(IMDB_FILE,))
 def imdb(seed: int = 0) -> Data:
-    """50,000 film reviews, half of them in praise, as bags of their 10,000 most frequent words."""
+    """50,000 film reviews, half of them positive, as bags of their 10,000 most frequent words."""
     path = ensure_file("imdb", IMDB_FILE)
-    # other code may tell words apart in another way
+    # other code may split words in another way
     version = Path(classification.__file__).read_text(encoding="utf-8")
     columns = load_cached("imdb", path, version, lambda: _make_bags(read_reviews(path)))
     encoder = BagEncoder(tuple(columns.pop("words").numpy().tobytes().decode().split("\n")))
@@ -185,7 +185,7 @@ def imdb(seed: int = 0) -> Data:
 
 
 def load_idx_images(name: str, files: Sequence[RemoteFile], labels: Sequence[str], target: str, seed: int) -> Data:
-    """The four files of MNIST and of the sets made in its image."""
+    """MNIST's four files, and those of datasets in its format."""
     x, y, x_test, y_test = map(parse_idx, read_files(name, files))
     images = torch.cat([x, x_test])[:, None]   # (N, H, W) -> (N, 1, H, W)
     return _build_image_data(name, images, torch.cat([y, y_test]).long(), labels, target, len(x_test), seed)
@@ -212,12 +212,12 @@ def _build_image_data(
 
 
 def _make_test_indices(num_test: int, num_rows: int) -> Tensor:
-    """Row numbers of the official test split: every loader puts it behind the rest."""
+    """Indices of the official test split: every loader puts it behind the rest."""
     return torch.arange(num_rows - num_test, num_rows)
 
 
 def _make_bags(rows: Sequence[tuple[str, str, str]]) -> Batch:
-    """Reviews as bags of words, and the words, one a line: those of the training reviews alone."""
+    """Reviews as bags of words, and the vocabulary of the training reviews, one word on each line."""
     texts = [text for _, _, text in rows]
     encoder = BagEncoder.fit([text for part, _, text in rows if part == "train"], vocab_size=10_000)
     words = torch.frombuffer(bytearray("\n".join(encoder.vocab).encode()), dtype=torch.uint8)
@@ -228,7 +228,7 @@ def _make_bags(rows: Sequence[tuple[str, str, str]]) -> Batch:
 def read_reviews(path: Path) -> list[tuple[str, str, str]]:
     """(train or test, pos or neg, text) of each film review: training first, in the order of their numbers."""
     if not is_archive(path):
-        # not splitlines(): texts hold other line ends; not split(): and tabs
+        # not splitlines() and split(): texts hold other line ends and tabs
         lines = verify_content("imdb", IMDB_FILE, path, read_decompressed(path)).decode().split("\n")[:-1]
         return [(part, label, text) for part, label, _, _, text in (line.split("\t", 4) for line in lines)]
     if compute_sha256(path) != IMDB_FILE.archive_sha256:
@@ -239,6 +239,6 @@ def read_reviews(path: Path) -> list[tuple[str, str, str]]:
 
 
 def _review_sort_key(name: str) -> tuple[bool, bool, int]:
-    """aclImdb/train/pos/12_9.txt: training before test, praise before blame, then the number before the stars."""
+    """aclImdb/train/pos/12_9.txt: training before test, positive before negative, then by number."""
     _, part, label, file = name.split("/")
     return part == "test", label == "neg", int(file.split("_")[0])

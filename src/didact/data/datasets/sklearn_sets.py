@@ -1,4 +1,4 @@
-"""Sets that come inside scikit-learn: no download."""
+"""Datasets that come with scikit-learn: no download."""
 
 from typing import Any
 
@@ -51,20 +51,20 @@ def wine(seed: int = 0) -> Data:
 
 @register_dataset(kind="table", task="binary", license="CC BY 4.0 (UCI); Wolberg, Mangasarian, Street and Street 1995")
 def breast_cancer(seed: int = 0) -> Data:
-    """569 breast tumours, malignant or benign, 30 measures of their cell nuclei."""
+    """569 breast tumors, malignant or benign, 30 measures of their cell nuclei."""
     from sklearn.datasets import load_breast_cancer
 
     return _build_sklearn_table("breast_cancer", load_breast_cancer(), "tumour", seed)
 
 
 @register_dataset(
-    kind="table", task="regression", license="no licence stated; Efron, Hastie, Johnstone and Tibshirani 2004"
+    kind="table", task="regression", license="no license stated; Efron, Hastie, Johnstone and Tibshirani 2004"
 )
 def diabetes(seed: int = 0) -> Data:
-    """442 patients: ten measures and how far their diabetes went in a year."""
+    """442 patients: ten measures and the progression of their diabetes in a year."""
     from sklearn.datasets import load_diabetes
 
-    # scikit-learn scales by all rows; `assemble` does by the training rows alone
+    # scikit-learn scales by all rows; `build_data` does by the training rows alone
     return _build_sklearn_table("diabetes", load_diabetes(scaled=False), "progression", seed)
 
 

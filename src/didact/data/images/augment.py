@@ -1,8 +1,8 @@
 """Augmentation of whole image batches, on the device.
 
-An augmentation takes a batch and a generator and gives the batch with another "x", (B, C, H, W) in [0, 1]; mixup and
-CutMix change "y" too. All randomness comes from the generator, which lives on the batch's device; shapes are fixed and
-nothing waits for the host, so a CUDA graph that knows the generator can capture it. Gaba 3.7, Lhotte 6.5.1.
+An augmentation takes a batch and a generator and returns the batch with another "x", (B, C, H, W) in [0, 1]; mixup and
+CutMix change "y" too. All randomness comes from the generator, on the batch's device; shapes are fixed and nothing
+waits for the host, so a CUDA graph with the generator registered can capture it. Gaba 3.7, Lhotte 6.5.1.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Augmentation = Callable[[Batch, Generator], Batch]
 
 
 def get_images(batch: Batch) -> Tensor:
-    """The batch's images; a table's columns must not be mirrored in silence."""
+    """The batch's images; refuses a table."""
     x = batch["x"]
     if x.ndim != 4:
         raise UsageError(f"this augmentation is for images (batch, channels, height, width), got {tuple(x.shape)}")
@@ -28,19 +28,19 @@ def get_images(batch: Batch) -> Tensor:
 
 
 def sample_uniform(x: Tensor, generator: Generator, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """One number for each image, ready to broadcast: (B, 1, 1, 1)."""
+    """U(low, high) for each image, ready to broadcast: (B, 1, 1, 1)."""
     samples = torch.rand(len(x), 1, 1, 1, generator=generator, device=x.device, dtype=x.dtype)
     return low + (high - low) * samples
 
 
 def _to_pixels(size: float, side: int) -> int:
-    """A whole number is pixels, a fraction a share of the side."""
+    """Pixels: an int is pixels already, a float a fraction of the side."""
     return size if isinstance(size, int) else round(size * side)
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Mirror left-right and upside down with these probabilities."""
+    """Random horizontal and vertical flip with these probabilities."""
 
     horizontal: float = 0.5
     vertical: float = 0.0
@@ -55,10 +55,9 @@ class Flip:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A border all around, then a window of the old size anywhere in it: a shift by whole pixels, at most `padding`.
+    """Random crop of a padded image: a shift by whole pixels, at most `padding`.
 
-    The border is black, or with `reflect` the image's own mirror image, which looks more like what lies beyond a
-    photograph.
+    The padding is black, or with `reflect` the image's reflection, which looks more like the world beyond a photograph.
     """
 
     padding: float = 4
@@ -81,10 +80,10 @@ def warp(
     x: Tensor, angle: Tensor, *, scale: Tensor | float = 1.0, shear: Tensor | float = 0.0,
     right: Tensor | float = 0.0, down: Tensor | float = 0.0, mode: str = "bilinear",
 ) -> Tensor:
-    """Each image sheared, turned counter-clockwise and scaled about its centre, then moved; zeros come in from outside.
+    """Affine transform: shear, counterclockwise rotation and scaling about the center, then translation; zeros outside.
 
     Pixel q goes to p = scale R K q + t, so p is read at q = K^-1 R^-1 (p - t) / scale, linearly between pixels.
-    In pixels, not in shares of the sides: those would make ellipses of circles where an image is not square.
+    In pixels, not in fractions of the sides: those would make ellipses of circles where an image is not square.
     By multiply-adds, not F.affine_grid: its matrix product may round coordinates to TF32, a tenth of a pixel.
     """
     height, width = x.shape[-2:]
@@ -99,7 +98,7 @@ def warp(
 
 @dataclass(frozen=True)
 class Rotate:
-    """Turn about the centre by U(-degrees, degrees).  Gaba 3.10 takes 10."""
+    """Rotation about the center by U(-degrees, degrees).  Gaba 3.10 takes 10."""
 
     degrees: float = 10.0
 
@@ -110,8 +109,10 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Affine:
-    """Turn and shear by up to so many degrees, scale by U(1-s, 1+s), move by up to a share of each side.  Without
-    the scale: Gaba 3.10."""
+    """Random rotation and shear in degrees, scale U(1-s, 1+s), translation in fractions of the sides.
+
+    Without the scale: Gaba 3.10.
+    """
 
     degrees: float = 10.0
     translate: float = 0.1
@@ -141,7 +142,7 @@ def to_grayscale(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """x = c + f (x - c), f ~ U(1-a, 1+a): c black (brightness), the mean grey (contrast), the own (saturation)."""
+    """x = c + f (x - c), f ~ U(1-a, 1+a): c black (brightness), the mean gray (contrast), its own gray (saturation)."""
 
     brightness: float = 0.2
     contrast: float = 0.2
@@ -164,7 +165,7 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """x + std e, e ~ N(0, 1); not clipped to [0, 1], which would brighten what is black."""
+    """x + std e, e ~ N(0, 1); not clipped to [0, 1], which would brighten black."""
 
     std: float = 0.05
 
@@ -187,7 +188,7 @@ def sample_box_mask(x: Tensor, generator: Generator, height: Tensor | int, width
 
 @dataclass(frozen=True)
 class Cutout:
-    """Blacken a square around a random pixel; the part beyond the border is lost.  DeVries & Taylor 2017."""
+    """Cutout: a black square around a random pixel, clipped at the border.  DeVries & Taylor 2017."""
 
     size: float = 8
 
@@ -203,7 +204,7 @@ class Cutout:
 
 
 def sample_beta(alpha: float, n: int, generator: Generator) -> Tensor:
-    """n draws of Beta(alpha, alpha) = G1 / (G1 + G2), with G ~ Gamma(alpha), from the generator.
+    """n samples of Beta(alpha, alpha) = G1 / (G1 + G2), with G ~ Gamma(alpha), from the generator.
 
     In logarithms and by Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha): for small alpha both G would underflow to 0 / 0.
     """
@@ -216,27 +217,27 @@ def sample_beta(alpha: float, n: int, generator: Generator) -> Tensor:
 
 
 def _sample_permutation(n: int, generator: Generator) -> Tensor:
-    """Whom each sample is mixed with: a random order of the batch."""
+    """The partner of each example: a random permutation of the batch."""
     return torch.rand(n, generator=generator, device=generator.device).argsort()
 
 
 def _to_probabilities(y: Tensor, num_classes: int) -> Tensor:
-    """Class numbers -> (B, K) one-hot, or the chance of class 1 where classes is 1; numbers stay as they are."""
+    """Class indices -> (B, K) one-hot, or the probability of class 1 where `num_classes` is 1; floats stay."""
     if y.is_floating_point():
         return y
     if num_classes == 1:
         return y.float()
-    return (y[:, None] == torch.arange(num_classes, device=y.device)).float()  # F.one_hot may look at y on the host
+    return (y[:, None] == torch.arange(num_classes, device=y.device)).float()  # F.one_hot may read y on the host
 
 
 def _interpolate(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
-    """w a + (1 - w) b with one weight for each sample."""
+    """w a + (1 - w) b with one weight for each example."""
     return torch.lerp(b, a, weight.to(a.dtype).view(-1, *[1] * (a.ndim - 1)))
 
 
 @dataclass(frozen=True)
 class Mixup:
-    """x = l x_i + (1-l) x_j, y likewise, l ~ Beta(alpha, alpha) for each sample.  Zhang et al. 2018, Gaba 3.7.2."""
+    """x = l x_i + (1-l) x_j, y likewise, l ~ Beta(alpha, alpha) for each example.  Zhang et al. 2018, Gaba 3.7.2."""
 
     alpha: float
     num_classes: int
@@ -249,7 +250,7 @@ class Mixup:
 
 @dataclass(frozen=True)
 class CutMix:
-    """Paste a box of x_j, of share 1 - l, l ~ Beta(alpha, alpha), into x_i; y by the pixels pasted.  Yun et al. 2019.
+    """A box of x_j with area 1 - l, l ~ Beta(alpha, alpha), pasted into x_i; y by the pixels pasted.  Yun et al. 2019.
 
     The box is clipped at the border, so labels follow the pixels counted, not l.  Gaba 3.7.3.
     """
@@ -269,7 +270,7 @@ class CutMix:
 
 @dataclass(frozen=True)
 class Compose:
-    """One augmentation after the other."""
+    """Augmentations one after the other."""
 
     augmentations: tuple[Augmentation, ...]
 
@@ -284,7 +285,7 @@ def compose(*augmentations: Augmentation) -> Compose:
     return Compose(augmentations)
 
 
-# how each is made for so many classes; sizes are shares of the side, so that 8 x 8 digits survive them too
+# by name, made for a number of classes; sizes are fractions of the side, so that they suit 8 x 8 digits too
 AUGMENTATIONS: dict[str, Callable[[int], Augmentation]] = {
     "flip": lambda classes: Flip(),
     "crop": lambda classes: RandomCrop(padding=1 / 8, reflect=True),

@@ -1,4 +1,4 @@
-"""Augmentation of images with their boxes: what moves pixels moves both alike, what colours them the image alone."""
+"""Augmentation of images with bounding boxes: geometric transforms move both, color transforms the image alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from didact.metrics.detection import box_area
 
 
 def clip_boxes(box: Tensor, y: Tensor, min_visible: float) -> tuple[Tensor, Tensor]:
-    """Boxes clipped to the image; where less than that share of one is left, it is no longer there: class −1."""
+    """Boxes clipped to the image; one with less than `min_visible` of its area left is removed: class −1."""
     clipped = box.clamp(0, 1)
     is_visible = (y >= 0) & (box_area(clipped) > 0) & (box_area(clipped) >= min_visible * box_area(box))
     return torch.where(is_visible[..., None], clipped, 0.0), torch.where(is_visible, y, -1)
@@ -30,7 +30,7 @@ def clip_boxes(box: Tensor, y: Tensor, min_visible: float) -> tuple[Tensor, Tens
 
 @dataclass(frozen=True)
 class BoxFlip:
-    """Mirror left-right and upside down with these probabilities: x1, x2 become 1 − x2, 1 − x1."""
+    """Random horizontal and vertical flip with these probabilities: x1, x2 become 1 − x2, 1 − x1."""
 
     horizontal: float = 0.5
     vertical: float = 0.0
@@ -49,11 +49,9 @@ class BoxFlip:
 
 @dataclass(frozen=True)
 class BoxZoom:
-    """p = s (q − ½) + ½ + t: scaled about the centre by U(low, high) in logarithms, moved by up to a share of each
-    side.
+    """p = s (q − ½) + ½ + t: scaled about the center, log s ~ U(log low, log high), translated by `max_shift` at most.
 
-    Larger than 1 it crops, below it leaves a border of `fill`. What is seen of a box by less than `min_visible` is no
-    longer there.
+    s > 1 crops, s < 1 leaves a border of `fill`. A box of which less than `min_visible` is left is removed.
     """
 
     low: float = 0.7
@@ -84,6 +82,6 @@ AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {
 
 
 def make_box_augmentations(names: tuple[str, ...]) -> Augmentation | None:
-    """The named ones in this order, or None where there are none."""
+    """The named augmentations in this order, or None where there are none."""
     steps = [look_up("augmentation of images with boxes", name, AUGMENTATIONS)() for name in names]
     return compose(*steps) if steps else None

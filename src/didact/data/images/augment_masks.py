@@ -1,4 +1,4 @@
-"""Augmentation of images with their masks: what moves pixels moves both alike, what colours them the image alone."""
+"""Augmentation of images with segmentation masks: geometric transforms move both, color transforms the image alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +23,10 @@ from didact.errors import look_up
 
 @dataclass(frozen=True)
 class MaskTransform:
-    """A move by whole pixels of "x" (B, C, H, W) and "y" (B, H, W) alike; what comes in from outside is of no class.
+    """A transform by whole pixels of "x" (B, C, H, W) and "y" (B, H, W) alike; pixels from outside are of no class.
 
-    The mask travels as one more channel, which is exact: no move that interpolates may be paired so. Less VOID, the
-    zeros that come
-    in from outside are pixels that do not count: black is not street.
+    The mask is one more channel, which is exact: no transform that interpolates may be used so. Less IGNORE_LABEL, the
+    zeros from outside are pixels that do not count.
     """
 
     transform: Augmentation
@@ -40,12 +39,10 @@ class MaskTransform:
 
 @dataclass(frozen=True)
 class MaskZoom:
-    """Enlarged s ~ U(low, high) times, then moved as far as the image still fills the frame, or fits into it where
-    s < 1.
+    """Scaled by s ~ U(low, high), then translated as far as the image still fills the frame, or fits in where s < 1.
 
-    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2.
-    What comes in from
-    outside is of no class.
+    "x" is interpolated bilinearly, "y" by the nearest pixel: between class 1 and class 3 there is no class 2. Pixels
+    from outside are of no class.
     """
 
     low: float = 0.8
@@ -71,6 +68,6 @@ AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {
 
 
 def make_mask_augmentations(names: tuple[str, ...]) -> Augmentation | None:
-    """The named ones in this order, or None where there are none."""
+    """The named augmentations in this order, or None where there are none."""
     steps = [look_up("augmentation of images with masks", name, AUGMENTATIONS)() for name in names]
     return compose(*steps) if steps else None

@@ -1,5 +1,5 @@
-"""Images of more than 8 bits, as bytes: those of a set are scaled by one range, so that a value means the same in
-each of its files."""
+"""Images of more than 8 bits, as bytes: all files of a dataset are scaled by one range, so that a value means the same
+in each."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,26 +14,22 @@ from didact.data.images.open_image import open_image
 
 ValueRange = tuple[float, float]  # the values that become 0 and 255
 FloatArray = NDArray[np.float64]
-MAX_SAMPLED_FILES = 4096               # files that are read to find it, evenly spaced, where there are more
-MAX_SAMPLED_PIXELS = 2**22              # of all those files that are looked at, beside the ends of each
-MIN_GAP_SHARE = 1 / 16              # of the whole range: a gap at which values fall into groups
-# times its own width that a group must be away from others before these are cut off
-MIN_GAP_WIDTHS = 4
-MIN_GROUP_VALUES = 64                 # different values in it: of fewer, little is lost in a range that is too wide
-# different values beyond it, such as −9999, that may stand for something else than brightness
-MAX_MARKER_VALUES = 3
-# share of the pixels that may be cut off where they differ, as those of a broken sensor do
-MAX_OUTLIER_SHARE = 1e-4
+MAX_SAMPLED_FILES = 4096            # files that are read, evenly spaced, where there are more
+MAX_SAMPLED_PIXELS = 2**22          # pixels that are sampled of all those files, besides the extremes of each
+MIN_GAP_SHARE = 1 / 16              # of the whole range: a gap that divides values into groups
+MIN_GAP_WIDTHS = 4                  # widths of the main group that others must be away from it to be clipped
+MIN_GROUP_VALUES = 64               # different values of a group: with fewer, a range too wide loses little
+MAX_MARKER_VALUES = 3               # different values beyond it that may be markers, such as −9999, not brightness
+MAX_OUTLIER_SHARE = 1e-4            # of the pixels that may be clipped as outliers, such as those of a broken sensor
 
 
 def has_more_than_8_bits(mode: str) -> bool:
-    """Whether images of this mode hold numbers that are no bytes: of 16 bits, of 32, or with a point."""
+    """Whether images of this mode hold 16-bit, 32-bit or floating-point numbers."""
     return mode == "F" or mode.startswith("I")
 
 
 def find_value_range(files: Sequence[str]) -> tuple[ValueRange, ValueRange] | None:
-    """The range in which the values of these files lie, but for a few that are far off, and the range of all; None
-    where they hold none."""
+    """The range of the values of these files without far outliers, and the range of all; None where there are none."""
     sampled_files = (
         [files[i * len(files) // MAX_SAMPLED_FILES] for i in range(MAX_SAMPLED_FILES)]
         if len(files) > MAX_SAMPLED_FILES
@@ -52,7 +48,7 @@ def find_value_range(files: Sequence[str]) -> tuple[ValueRange, ValueRange] | No
 
 
 def _sample_values(file: str, max_values: int) -> tuple[FloatArray, tuple[float, ...]]:
-    """Of the finite values of a file, evenly spaced ones and both ends."""
+    """Of the finite values of a file, evenly spaced ones and both extremes."""
     with open_image(file) as image:
         values = np.asarray(image)
     finite = values[np.isfinite(values)]
@@ -65,13 +61,12 @@ def _sample_values(file: str, max_values: int) -> tuple[FloatArray, tuple[float,
 
 
 def _find_robust_range(pixels: FloatArray, ends: FloatArray) -> ValueRange:
-    """The ends of what remains when values far outside are cut off: again and again, since −3e38 hides that −9999
-    is far as well.
+    """The range that remains when far outliers are removed, repeatedly: −3e38 hides that −9999 is far as well.
 
-    Stars on a dark sky stay, however few: from them to the sky there is no gap, or the sky has but few values.
+    Stars on a dark sky stay, however few: there is no gap between them and the sky, or the sky has few values.
     """
     values, inverse = np.unique(np.concatenate([pixels, ends]), return_inverse=True)
-    # ends were looked for, and are no more frequent for that
+    # the extremes were added once more: they do not count
     counts = np.bincount(inverse[: len(pixels)], minlength=len(values))
     while (cluster := _find_main_cluster(values, counts)) != slice(0, len(values)):
         values, counts = values[cluster], counts[cluster]
@@ -79,8 +74,7 @@ def _find_robust_range(pixels: FloatArray, ends: FloatArray) -> ValueRange:
 
 
 def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
-    """Of these sorted values the most frequent group, with what lies on either side of it unless that may be cut
-    off."""
+    """The most frequent group of these sorted values, with the values on either side of it that are no outliers."""
     gaps = np.diff(values)
     edges = [0, *(np.flatnonzero(gaps > MIN_GAP_SHARE * (values[-1] - values[0])) + 1).tolist(), len(values)]
     groups = [slice(a, b) for a, b in pairwise(edges) if b - a >= MIN_GROUP_VALUES]
@@ -102,8 +96,7 @@ def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
 
 
 def to_uint8(image: Any, value_range: ValueRange | None) -> NDArray[np.uint8]:
-    """round(255 (v − low) / (high − low)), cut off at both ends; NaN is low. Without a range, the file alone
-    decides."""
+    """round(255 (v − low) / (high − low)), clipped; NaN is low. Without a range, the file is scaled by itself."""
     values = np.asarray(image)
     if value_range is None:
         return _scale_single_file(image.mode, values)
@@ -113,8 +106,7 @@ def to_uint8(image: Any, value_range: ValueRange | None) -> NDArray[np.uint8]:
 
 
 def _scale_single_file(mode: str, values: NDArray[Any]) -> NDArray[np.uint8]:
-    """A file beside a set that has no range: numbers with a point are shares if none exceeds 1, of whole ones the
-    upper 8 bits are kept."""
+    """A file of no dataset: floats are in [0, 1] if none exceeds 1; of integers the upper 8 bits are kept."""
     if mode == "F":
         values = np.nan_to_num(values)
         return (values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8)
@@ -123,15 +115,15 @@ def _scale_single_file(mode: str, values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _count_extra_bits(mode: str, largest: int) -> int:
-    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else
-    as many as that."""
+    """Bits beyond 8. A 32-bit file does not say how many it uses: 8 or 16 if its largest value needs no more, else as
+    many as that."""
     if mode != "I" or 2**8 <= largest < 2**16:
         return 8
     return max(0, largest.bit_length() - 8) if largest >= 0 else 0
 
 
 def describe_range(value_range: ValueRange, full_range: ValueRange, num_images: int) -> str:
-    """What is said of the range that was found."""
+    """A note on the range that was found."""
     images_text = f"{num_images:,} images have" if num_images != 1 else "1 image has"
     note = (
         f"{images_text} more than 8 bits: {value_range[0]:.6g} … {value_range[1]:.6g}, the range of the training "

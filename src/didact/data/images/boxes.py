@@ -1,9 +1,7 @@
-"""Images with boxes around the things on them: a folder of one's own, and the blood cells of BCCD.
+"""Bounding boxes: a folder of images with COCO's JSON or VOC's XML, and the blood cells of BCCD.
 
-A batch holds "x" (B, C, H, W), "box" (B, M, 4) with x1, y1, x2, y2 as shares of width and height, and "y" (B, M)
-with the class of
-each box; rows that fill up an image with fewer things have class −1. One's own folder holds images with COCO's JSON
-or VOC's XML.
+A batch holds "x" (B, C, H, W), "box" (B, M, 4) with x1, y1, x2, y2 as fractions of width and height, and "y" (B, M)
+with the class of each box; images with fewer than M boxes are padded with boxes of class −1.
 """
 
 import csv
@@ -46,21 +44,21 @@ from didact.data.images.open_image import ImageHeader, read_header
 from didact.data.storage import FileSplit
 from didact.errors import UsageError, format_count
 
-_MAX_DEFAULT_SIDE = 256       # side to which images are brought when none is asked for
-_SIDE_MULTIPLE = 32       # of which that side is one: networks halve it five times
-# the home page offers the photographs with an XML file for each; the same boxes are kept here as one table
-HOME_URL = "https://github.com/Shenggan/BCCD_Dataset/archive/refs/heads/master.zip"
+_MAX_DEFAULT_SIDE = 256      # side to which images are resized where no size is given
+_SIDE_MULTIPLE = 32          # the default side is a multiple of it: detectors halve it five times
+# the home page offers the photographs with an XML file for each; these files hold the same boxes as one table
+_HOME_URL = "https://github.com/Shenggan/BCCD_Dataset/archive/refs/heads/master.zip"
 BCCD_FILES = (
-    RemoteFile("bccd_images.zip", "4fe6cea72e1d1f74e0916ac4562d6357b77b2b09ffe276d94a2b3a5c8fd85183", HOME_URL),
-    RemoteFile("boxes.csv", "eb381d54d3cd315c08ad0a5d85f8ae22fb7c5cf01a3602858f5fe3d72a6ef1b8", HOME_URL),
+    RemoteFile("bccd_images.zip", "4fe6cea72e1d1f74e0916ac4562d6357b77b2b09ffe276d94a2b3a5c8fd85183", _HOME_URL),
+    RemoteFile("boxes.csv", "eb381d54d3cd315c08ad0a5d85f8ae22fb7c5cf01a3602858f5fe3d72a6ef1b8", _HOME_URL),
 )
 CELL_CLASSES = ("RBC", "WBC", "Platelets")
-BCCD_IMAGE_SIZE = (640, 480)  # pixels of each photograph; half of them are enough
+BCCD_IMAGE_SIZE = (640, 480)  # of each photograph; they are resized to half
 
 
 @dataclass(frozen=True)
 class BoxEncoder(ImageEncoder):
-    """Image files -> bytes of one size, and how large they were: boxes are told in the pixels of the file."""
+    """Image files -> bytes of one size, and their own sizes: boxes are predicted in pixels of the file."""
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         files, columns = super().read(inputs)
@@ -105,7 +103,7 @@ def bccd(seed: int = 0) -> Data:
 def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
     """Photographs by name and what is on them, from the two small files or from the home page's own one."""
     paths = [ensure_file("bccd", file) for file in BCCD_FILES]
-    # of the home page's file we know no sum: its number of pictures is looked at instead
+    # the home page's file has no known checksum: its pictures are counted instead
     if paths[0].name == BCCD_FILES[0].download_name:
         contents = read_zip_members(paths[0], (".jpg", ".xml", ".txt"))
         splits = {
@@ -136,8 +134,8 @@ def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
 def _pack_boxes(
     images: Sequence[AnnotatedImage], sizes: Sequence[tuple[int, int]], labels: Sequence[str]
 ) -> tuple[Tensor, Tensor, list[str]]:
-    """Classes (N, M) and boxes (N, M, 4) as shares of the image, clipped to it; what was clipped or left out is
-    said."""
+    """Classes (N, M) and boxes (N, M, 4) as fractions of the image, clipped to it; notes on boxes clipped or left
+    out."""
     class_ids = {label: k for k, label in enumerate(labels)}
     rows, clipped, empty = [], [], []
     for image, (width, height) in zip(images, sizes, strict=True):
@@ -179,7 +177,7 @@ def _pack_boxes(
             if files
             else []
         )
-    notes += [f"nothing is shown on {format_count(num_empty, 'image')}"] if num_empty else []
+    notes += [f"no box on {format_count(num_empty, 'image')}"] if num_empty else []
     return y, box, notes
 
 

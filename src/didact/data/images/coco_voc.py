@@ -1,8 +1,7 @@
-"""Files that say where things are on images: COCO's JSON and Pascal VOC's XML.
+"""Annotation files: COCO's JSON and Pascal VOC's XML.
 
-A box is x1, y1, x2, y2 in pixels, the edges as they are written. VOC counts its pixels from 1, but the tools that
-write its format
-today do so only at the border; what is taken as it stands is at most one pixel off.
+A box is x1, y1, x2, y2 in pixels, as written. VOC counts pixels from 1, but the tools that write its format today do so
+only at the border; a box is at most one pixel off.
 """
 
 import json
@@ -23,7 +22,7 @@ from didact.data.images.open_image import IMAGE_SUFFIXES
 from didact.errors import UsageError, format_count
 
 FORMAT_MARKERS = {".json": (b'"images"', b'"annotations"'), ".xml": (b"<annotation",)}
-IMAGE_FOLDERS = ("", "images", "JPEGImages")  # where images lie, seen from an annotation file or the folder above it
+_IMAGE_FOLDERS = ("", "images", "JPEGImages")  # where images are, from an annotation file's folder or the one above
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,12 @@ class BoxAnnotation:
 
 @dataclass(frozen=True)
 class AnnotatedImage:
-    """An image file and what is on it; `size` is what the annotations say of it, where they do."""
+    """An image file and its boxes; `size` is the one in the annotations, where they have it."""
 
     file: str
     boxes: tuple[BoxAnnotation, ...]
     size: tuple[int, int] | None = None
-    split: str = ""                     # train, validation or test, where the folder is divided so
+    split: str = ""                     # train, validation or test, where folders name it
 
 
 def find_annotation_files(tree: FolderTree) -> list[Path]:
@@ -94,7 +93,7 @@ def read_annotations(tree: FolderTree) -> tuple[list[AnnotatedImage], list[str]]
     )
     return images, [
         summary,
-        *(f"passed over: {format_count(n, 'crowd')} of {label!r}" for label, n in sorted(crowd_counts.items())),
+        *(f"ignored: {format_count(n, 'crowd')} of {label!r}" for label, n in sorted(crowd_counts.items())),
     ]
 
 
@@ -109,10 +108,10 @@ def _infer_split(path: Path, root: Path) -> str:
 
 
 def _find_image(name: str, path: Path, root: Path) -> str:
-    """Where the image that an annotation file names lies."""
+    """The path of the image that an annotation file names."""
     search_roots = (path.parent, path.parent.parent, root) if path.parent != root else (root,)
     for search_root in dict.fromkeys(search_roots):
-        for folder in IMAGE_FOLDERS:
+        for folder in _IMAGE_FOLDERS:
             if os.path.isfile(search_root / folder / name):
                 return inside(str(search_root / folder / name), root)
     raise UsageError(f"{path} lists the image {name}, which is not there: put it beside, or into {root / 'images'}")
@@ -129,7 +128,7 @@ def _read_coco(path: Path, root: Path, crowd_counts: Counter[str]) -> Iterator[A
         annotations = [
             (a["image_id"], a["category_id"], a["bbox"], a.get("iscrowd", 0)) for a in content["annotations"]
         ]
-        # a list or dict is no identity
+        # a list or dict is no id
         hash(tuple(key for image, category, _, _ in annotations for key in (image, category)))
     except (ValueError, RecursionError) as error:  # ValueError alone: an integer of thousands of digits
         raise UsageError(f"{path} is not JSON ({str(error).splitlines()[0]}); export the annotations again") from None
@@ -191,8 +190,7 @@ def read_voc_boxes(tree: ET.Element, path: Path) -> Iterator[BoxAnnotation]:
 
 
 def _find_voc_image(path: Path, tree: ET.Element, root: Path) -> str:
-    """The image of the file's own name, whatever its ending, or else the one that it names: names inside are often
-    of another day."""
+    """The image with the file's own name, or else the one that it names: names inside are often outdated."""
     for suffix in IMAGE_SUFFIXES:
         for cased_suffix in (suffix, suffix.upper()):
             if path.with_suffix(cased_suffix).is_file():
@@ -207,18 +205,18 @@ def _parse_box(values: Any, path: Path, subject: str) -> Sequence[float]:
     except (TypeError, ValueError, OverflowError):
         x = []
     if len(x) != 4 or not all(map(math.isfinite, x)):
-        raise UsageError(f"{path}: a box is four numbers, got {shortened(values)} of {subject}")
+        raise UsageError(f"{path}: a box is four numbers, got {_shorten(values)} of {subject}")
     return x
 
 
-def shortened(value: Any) -> str:
-    """A value as it came, or its beginning."""
+def _shorten(value: Any) -> str:
+    """A value as given, or its beginning."""
     word = repr(value)
     return word if len(word) <= 80 else word[:79] + "…"
 
 
 def _parse_image_size(fields: Mapping[str, Any], *keys: str) -> tuple[int, int] | None:
-    """Width and height where both are written; some tools write 0 for not known."""
+    """Width and height where both are written; some tools write 0 for unknown."""
     try:
         width, height = (int(fields[key]) for key in keys)
     except (KeyError, TypeError, ValueError, OverflowError):

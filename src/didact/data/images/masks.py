@@ -1,12 +1,9 @@
-"""Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn
-and Fudan.
+"""Segmentation masks: a folder of images with a mask for each, and the Penn-Fudan pedestrians.
 
-One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). Folders train, val and
-test inside both,
-or around both, are the split. A mask is grey or has a palette: its values are the classes. With classes.txt beside
-them, one name a
-line, value k is the name of line k, counted from 0. As in VOC, 255 beside such classes 0, 1, 2 … is no class: those
-pixels do not count.
+The folder holds images/ and masks/ with files of equal names (street.jpg, street.png). Folders train, val and test
+inside both, or around both, are the split. A mask is gray or has a palette: its values are the classes. In classes.txt
+beside them, line k, counted from 0, names class k. As in VOC, 255 beside classes 0, 1, 2 … is no class: those pixels do
+not count.
 """
 
 import io
@@ -42,12 +39,12 @@ from didact.data.images.open_image import ImageHeader, open_image, read_header
 from didact.data.storage import FileSplit
 from didact.errors import UsageError
 
-_MAX_DEFAULT_SIDE = 128       # side to which images are brought when none is asked for
-_SIDE_MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
-MAX_UNNAMED_CLASSES = 64           # values of masks without classes.txt, above which they are no classes but shades
-MAX_JPEG_VALUES = 2         # values of a mask in JPEG, above which some come from its rounding, not from who drew it
-PENNFUDAN_SIDE = 192          # of the pedestrians
-# the home page offers these photographs as 54 MB of PNG; 9 MB of JPEG are kept here, beside the same masks
+_MAX_DEFAULT_SIDE = 128      # side to which images are resized where no size is given
+_SIDE_MULTIPLE = 16          # the default side is a multiple of it: segmentation networks halve it a few times
+MAX_UNNAMED_CLASSES = 64     # values of masks without classes.txt, above which they are shades of gray
+_MAX_JPEG_VALUES = 2         # values of a JPEG mask, above which some are compression artifacts
+PENNFUDAN_SIDE = 192
+# the home page offers the photographs as 54 MB of PNG; this file holds 9 MB of JPEG, and the same masks
 HOME_URL = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
 PENNFUDAN_FILES = (
     RemoteFile("pennfudan_jpeg90.zip", "36840989652349ee80ee7e32542f48da95d999eaafd091692c3ac9e6594f6936", HOME_URL),
@@ -58,15 +55,14 @@ PENNFUDAN_FILES = (
 @register_dataset(
     kind="masks",
     task="segmentation",
-    license="no licence stated, research use; Wang, Shi, Song and Shen 2007",
+    license="no license stated, research use; Wang, Shi, Song and Shen 2007",
     files=PENNFUDAN_FILES,
 )
 def pennfudan(seed: int = 0) -> Data:
-    """170 street photographs of 192 x 192 pixels and where their pedestrians are.
+    """170 street photographs of 192 x 192 pixels with masks of their pedestrians.
 
-    The test split is the last fifth of each place's pictures (Fudan 60-74, Penn 78-96): neighbours show the same
-    street, and a
-    random split would test on what was trained on.
+    The test split is the last fifth of each place's pictures (Fudan 60-74, Penn 78-96): neighbors show the same street,
+    and a random split would test on what was trained on.
     """
     photographs, masks = _read_pennfudan()
     names = sorted(photographs)
@@ -97,7 +93,7 @@ def _read_pennfudan() -> tuple[dict[str, bytes], dict[str, bytes]]:
     contents: dict[str, bytes] = {}
     for file in PENNFUDAN_FILES:
         path = ensure_file("pennfudan", file)
-        # of the home page's file we know no sum: its number of pictures is looked at instead
+        # the home page's file has no known checksum: its pictures are counted instead
         if path.name != file.download_name:
             verify_content("pennfudan", file, path, read_decompressed(path))
         contents |= read_zip_members(path, (".png", ".jpg"))
@@ -111,18 +107,18 @@ def _read_pennfudan() -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 
 def _open_mask(file: Any) -> Tensor:
-    """(H, W) class numbers as they are stored: palette indices, not colours."""
+    """(H, W) class indices as stored: palette indices, not colors."""
     with open_image(file) as mask:
         if mask.mode not in ("1", "L", "P", "I", "I;16"):
-            problem = "is in colour" if mask.mode not in ("LA", "La", "F") else "has no whole numbers in one channel"
+            problem = "is in color" if mask.mode not in ("LA", "La", "F") else "has no whole numbers in one channel"
             raise UsageError(
-                f"the mask {file} {problem} ({mask.mode}): expected grey or a palette, whose values are the classes; "
+                f"the mask {file} {problem} ({mask.mode}): expected gray or a palette, whose values are the classes; "
                 "save it so"
             )
         values = np.asarray(mask).astype(np.int64)
         if mask.format in ("JPEG", "MPO") or mask.info.get("compression") == "jpeg":
             distinct = np.unique(values)
-            if len(distinct) > MAX_JPEG_VALUES:
+            if len(distinct) > _MAX_JPEG_VALUES:
                 raise UsageError(
                     f"the mask {file} is a JPEG and holds {len(distinct)} values: JPEG blurs class numbers; save masks "
                     "as PNG"
@@ -131,7 +127,7 @@ def _open_mask(file: Any) -> Tensor:
 
 
 def resize_mask_to_side(mask: Tensor, side: int) -> Tensor:
-    """Resized by the nearest pixel: between class 1 and class 3 there is no class 2."""
+    """The mask resized by nearest neighbor: between class 1 and class 3 there is no class 2."""
     height, width = mask.shape
     rows, columns = (((torch.arange(side) + 0.5) * n / side).long() for n in (height, width))
     return mask[rows][:, columns]
@@ -215,8 +211,8 @@ def load_segmentation_folder(
 
 
 def _pair_images_with_masks(tree: FolderTree) -> tuple[list[str], list[str], list[str], int]:
-    """Image and mask files of equal names, whatever their endings; the split of each, if folders name it; how many
-    lie in none of those."""
+    """Image and mask files of equal names, whatever their suffixes; the split of each, if folders name it; how many
+    images lie in none of those."""
     root = tree.root
     split_roots = [root] if (root / "images").is_dir() else _list_split_folders(tree)
     files_by_half = [
@@ -234,15 +230,15 @@ def _pair_images_with_masks(tree: FolderTree) -> tuple[list[str], list[str], lis
         unpaired = sorted(one.keys() - other.keys())
         if unpaired:
             raise UsageError(
-                f"{len(unpaired)} {a}s of {root} have no fellow of that name in {b}/: {summarize_list(unpaired)}; add "
-                "or delete"
+                f"{len(unpaired)} {a}s of {root} have no file of that name in {b}/: {summarize_list(unpaired)}; add or "
+                "delete"
             )
     names = sorted(files_by_half[0])
     if not names:
         raise UsageError(f"{split_roots[0]}/images holds no image: expected images/<name>.jpg with masks/<name>.png")
     splits = {name: SPLIT_OF_FOLDER.get(name.split(os.sep)[0].lower(), "") if os.sep in name else "" for name in names}
     if "train" not in splits.values():
-        splits = dict.fromkeys(names, "")                             # then val or test is but the name of a folder
+        splits = dict.fromkeys(names, "")                             # then val or test is a folder like any other
     used_names = [name for name in names if splits[name]] or names
     return (
         [files_by_half[0][name] for name in used_names],
@@ -264,8 +260,7 @@ def _list_files_by_name(tree: FolderTree, split_root: Path, subfolder: str) -> d
 def _read_mask_classes(
     root: Path, files: Sequence[str], headers: Sequence[ImageHeader], masks: Sequence[str], side: int
 ) -> tuple[Tensor, tuple[str, ...], list[str]]:
-    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold,
-    which is said."""
+    """(N, side, side) bytes, the class names (of classes.txt, or else the values of the masks), and notes."""
     listing_path = root / "classes.txt"
     inside(str(listing_path), root)
     try:
@@ -275,7 +270,7 @@ def _read_mask_classes(
             f"{listing_path} cannot be read ({error}): expected a class name on each line, in UTF-8"
         ) from None
     class_names = tuple(word.strip() for word in lines)
-    # to pass it over would give all values behind it another's name
+    # skipped, it would shift the names of all values behind it
     if "" in class_names:
         line_index = class_names.index("")
         raise UsageError(
@@ -284,7 +279,7 @@ def _read_mask_classes(
         )
     if len(class_names) > IGNORE_LABEL:
         raise UsageError(
-            f"{listing_path} names {len(class_names)} classes: at most {IGNORE_LABEL} are kept in a mask's bytes"
+            f"{listing_path} names {len(class_names)} classes: a mask's bytes hold at most {IGNORE_LABEL}"
         )
     values: set[int] = set(range(len(class_names)))
     raw_masks = torch.empty(len(files), side, side, dtype=torch.int32)
@@ -292,7 +287,7 @@ def _read_mask_classes(
 
     def read_mask(row: int) -> tuple[Tensor, list[int]]:
         mask = _open_matching_mask(masks[row], files[row], headers[row].size)
-        # decoding leaves Python's lock, so threads help
+        # decoders release Python's lock, so threads help
         return resize_mask_to_side(mask, side), mask.unique().tolist()
 
     with ThreadPoolExecutor() as pool:
@@ -312,7 +307,7 @@ def _read_mask_classes(
         )
     if len(values) < 2:
         raise UsageError(
-            f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart"
+            f"the masks of {root} hold only the value {min(values)}: segmentation needs at least two classes"
         )
     regular_values = values - {IGNORE_LABEL}
     # 255 beside 0 alone, or beside shades, is a class

@@ -1,4 +1,4 @@
-"""Image files opened, whatever is the matter with them."""
+"""Opening image files, with one-line errors for damaged ones."""
 
 import os
 import warnings
@@ -58,7 +58,7 @@ def read_header(path: str) -> ImageHeader:
 
 
 def _make_image_error(path: str | Path, error: Exception) -> UsageError:
-    """The error that names the image and says what is the matter with it."""
+    """The error that names the image and what is wrong with it."""
     if not os.path.exists(path):
         return UsageError(f"no image at {path}: expected a file or a folder of files ({', '.join(IMAGE_SUFFIXES)})")
     if os.path.isfile(path) and os.path.getsize(path) == 0:

@@ -1,4 +1,4 @@
-"""Images of a known set in another size: to learn from before others of that size."""
+"""Images of a known dataset in another size, for pretraining before images of that size."""
 
 from dataclasses import replace
 
@@ -11,14 +11,16 @@ from didact.data.images.image_folder import ImageEncoder
 
 
 def resize_dataset(data: Data, side: int | None) -> Data:
-    """The mean over what a pixel covers where it shrinks, bilinear where it grows; measured anew. New images are
-    read in that size too."""
+    """Images resized to side × side, by area where they shrink, bilinearly where they grow; new statistics.
+
+    The encoder reads new images in that size too.
+    """
     if side is None or data.shape[1:] == (side, side):
         return data
     parts: dict[str, TensorSplit] = {}
     for part in SPLITS:
         split = data.split(part)
-        assert isinstance(split, TensorSplit), "only resident sets come by name"
+        assert isinstance(split, TensorSplit), "datasets known by name are in memory"
         x = F.interpolate(
             split.columns["x"].float(), size=(side, side), mode="area" if side < min(data.shape[1:]) else "bilinear"
         )

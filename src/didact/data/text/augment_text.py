@@ -1,8 +1,7 @@
-"""Augmentation of token batches, on the device: words left out, exchanged, or said twice. No dictionary of synonyms
-is needed.
+"""Augmentation of token batches, on the device: random deletion, swap and insertion (EDA, Wei & Zou 2019).
 
-Tokens are (B, L) with padding 0 behind. As for images, all randomness comes from the generator and shapes are
-fixed. Wei & Zou 2019.
+Tokens are (B, L) with padding 0 behind. As for images, all randomness comes from the generator and shapes are fixed.
+Insertion repeats tokens of the text, so that no dictionary of synonyms is needed.
 """
 
 from collections.abc import Callable
@@ -23,14 +22,14 @@ def _sample_bernoulli(x: Tensor, p: float, generator: Generator) -> Tensor:
 
 
 def _compact_left(x: Tensor, keep_mask: Tensor) -> Tensor:
-    """The kept tokens moved together to the front, in their order, zeros behind."""
+    """The tokens of the mask moved to the front, in their order, zeros behind."""
     order = (~keep_mask).to(torch.uint8).argsort(dim=1, stable=True)
     return (x * keep_mask).gather(1, order)
 
 
 @dataclass(frozen=True)
 class RandomDeletion:
-    """Leave out each token with probability p; the first stays, so that no text becomes empty."""
+    """Each token is deleted with probability p, except the first, so that no text becomes empty."""
 
     p: float = 0.1
 
@@ -43,7 +42,7 @@ class RandomDeletion:
 
 @dataclass(frozen=True)
 class RandomSwap:
-    """Exchange neighbours, so that each token moves with probability p."""
+    """Neighbors are swapped, so that each token moves with probability p."""
 
     p: float = 0.1
 
@@ -52,11 +51,11 @@ class RandomSwap:
         positions = torch.arange(x.shape[1], device=x.device)
         # pairs are (0, 1), (2, 3) … or (1, 2), (3, 4) …
         odd = torch.randint(2, (len(x), 1), generator=generator, device=x.device)
-        # of the pair that each place is in, (B, L)
+        # the first position of each position's pair, (B, L)
         first = positions - (positions + odd) % 2
         has_partner = (first >= 0) & (first + 1 < x.shape[1])
         has_partner &= x.gather(1, (first + 1).clamp(0, x.shape[1] - 1)) != 0               # padding stays where it is
-        # both of a pair read the same draw
+        # both of a pair read the same sample
         is_swapped = _sample_bernoulli(x, self.p, generator).gather(1, first.clamp(min=0))
         partner = torch.where(has_partner & is_swapped, 2 * first + 1 - positions, positions)
         return {**batch, "x": x.gather(1, partner)}
@@ -64,8 +63,7 @@ class RandomSwap:
 
 @dataclass(frozen=True)
 class RandomInsertion:
-    """Behind each token, with probability p, another of the same text is said again; what no longer fits falls off
-    the end."""
+    """Behind each token, with probability p, a random token of the same text is inserted; the end is cut off."""
 
     p: float = 0.1
 

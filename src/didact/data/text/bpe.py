@@ -1,9 +1,7 @@
-"""Byte-pair encoding in plain Python: begin with bytes, and again and again join the pair of neighbours that occurs
-most often.
+"""Byte-pair encoding (BPE) in plain Python: begin with bytes, and repeatedly merge the most frequent pair of neighbors.
 
-Sennrich et al. 2016, on bytes as GPT-2 has it (Radford et al. 2019), so that no text holds an unknown symbol;
-Lhotte 7.4. The `tokenizers`
-library learns the same merges, much faster (`data/text/tokenizers.py` uses it where it is installed).
+Sennrich et al. 2016, on bytes as in GPT-2 (Radford et al. 2019), so that no text holds an unknown symbol; Lhotte 7.4.
+The `tokenizers` library learns the same merges, much faster (`data/text/tokenizers.py` uses it where it is installed).
 """
 
 import re
@@ -19,9 +17,9 @@ Pair = tuple[str, str]
 
 @cache
 def _compile_pattern() -> re.Pattern[str]:
-    """Words with the space before them, numbers, signs; spaces before a word stay with it.
+    """GPT-2's pattern: words with the space before them, numbers, punctuation; spaces before a word stay with it.
 
-    By Unicode's classes, as GPT-2 has it: Python's own hold ², ½ and Ⅷ among the letters, and four control signs
+    By Unicode's categories, as in GPT-2: Python's own have ², ½ and Ⅷ among the letters, and four control characters
     among the spaces.
     """
     number_letters = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c) in ("Nl", "No"))
@@ -36,27 +34,26 @@ def _compile_pattern() -> re.Pattern[str]:
 
 @cache
 def bytes_to_unicode() -> dict[int, str]:
-    """A visible character for each byte: itself where it can be printed, else one from beyond; the space becomes Ġ."""
+    """A visible character for each byte: itself where it is printable, else one above 255; the space becomes Ġ."""
     printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [b for b in range(256) if b not in printed]
     return {b: chr(b) for b in printed} | {b: chr(256 + n) for n, b in enumerate(hidden)}
 
 
 def pair(line: str) -> Pair:
-    """A merge as files have it: two symbols with a space between."""
+    """A merge as written in files: two symbols with a space between."""
     left, _, right = line.partition(" ")
     return left, right
 
 
 def pretokenize(text: str) -> list[str]:
-    """The text cut where no merge may reach across, each piece's bytes as visible characters."""
+    """The pieces of a text that no merge crosses, their bytes as visible characters."""
     visible = bytes_to_unicode()
     return ["".join(visible[b] for b in piece.encode()) for piece in _compile_pattern().findall(text)]
 
 
 def train_bpe(text: str | Iterable[str], num_merges: int) -> list[Pair]:
-    """The first `num_merges` pairs in the order in which they are joined; of equally frequent ones, the one that was
-    known earlier."""
+    """The first `num_merges` merges, in order; of equally frequent pairs the one whose symbols were known earlier."""
     counts = Counter(piece for t in ([text] if isinstance(text, str) else text) for piece in pretokenize(t))
     words = {piece: list(piece) for piece in counts}
     symbol_order = {symbol: i for i, symbol in enumerate(sorted(bytes_to_unicode().values()))}
@@ -82,7 +79,7 @@ def train_bpe(text: str | Iterable[str], num_merges: int) -> list[Pair]:
 def _update_pair_counts(
     piece: str, word: Sequence[str], count: int, pairs: Counter[Pair], pieces_with_pair: dict[Pair, set[str]]
 ) -> None:
-    """Count a word's pairs of neighbours, or take them off again."""
+    """Add a word's pairs of neighbors to the counts, or subtract them."""
     for pair in pairwise(word):
         pairs[pair] += count
         if count > 0:
@@ -90,7 +87,7 @@ def _update_pair_counts(
 
 
 def _merge_pair(word: Sequence[str], pair: Pair) -> list[str]:
-    """The word with this pair made one symbol wherever it stands, from the left."""
+    """The word with each occurrence of this pair merged, from the left."""
     merged: list[str] = []
     for symbol in word:
         if merged and (merged[-1], symbol) == pair:
@@ -101,7 +98,7 @@ def _merge_pair(word: Sequence[str], pair: Pair) -> list[str]:
 
 
 def apply_merges(piece: str, ranks: dict[Pair, int]) -> list[str]:
-    """A piece by the merges that were learned, the earliest first."""
+    """The symbols of a piece: merges are applied in the order in which they were learned."""
     word = list(piece)
     while len(word) > 1:
         best = min(pairwise(word), key=lambda pair: ranks.get(pair, len(ranks)))

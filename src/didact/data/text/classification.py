@@ -1,5 +1,4 @@
-"""Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads
-them one by one."""
+"""Text classification: texts as bags of words for a plain network, as word sequences for a recurrent one."""
 
 import re
 from collections import Counter
@@ -24,25 +23,27 @@ from didact.data.tables.target import Task, choose_target, read_target, target_c
 from didact.errors import UsageError, format_count, suggest_nearest
 
 WORD_PATTERN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
-MAX_STORED_WORDS = 1000                              # words that are kept of one text
+MAX_STORED_WORDS = 1000                               # words of a text that are stored
 
 
 def split_words(text: str) -> list[str]:
-    """The lower-cased words of a text, line-break marks of web pages left out."""
+    """The lower-cased words of a text, without HTML line breaks."""
     return WORD_PATTERN.findall(text.replace("<br />", " ").lower())
 
 
 @dataclass(frozen=True)
 class BagEncoder:
-    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of its words, V behind the end, V + 1 for
-    an unknown one."""
+    """Bag of words: x_v = 1 if word v occurs in the text, else 0.
 
-    vocab: tuple[str, ...]                  # the V words, the most common first
-    column: str = "text"                    # where a table holds the texts
+    Stored as the ids of its words in order, V (padding) behind the end, V + 1 for an unknown one.
+    """
+
+    vocab: tuple[str, ...]                  # the V words, the most frequent first
+    column: str = "text"                    # of a table, with the texts
 
     @classmethod
     def fit(cls, texts: Sequence[str], vocab_size: int = 10000, *, column: str = "text") -> "BagEncoder":
-        """The words that most texts hold; those of a single text cannot be learned from, unless there are no others."""
+        """The words that occur in most texts; those of a single text are left out, unless there are no others."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(set(split_words(text)))
@@ -58,7 +59,7 @@ class BagEncoder:
         return {word: i for i, word in enumerate(self.vocab)}
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """(N, L): the numbers of the first `LONGEST` words of each text, in two bytes each where they fit."""
+        """(N, L): the ids of the first `MAX_STORED_WORDS` words of each text, in two bytes each where they fit."""
         word_to_id, pad_id = self.word_to_id, len(self.vocab)
         rows = [[word_to_id.get(w, pad_id + 1) for w in split_words(text)[:MAX_STORED_WORDS]] for text in texts]
         x = np.full(
@@ -75,13 +76,12 @@ class BagEncoder:
         return {"x": self.to_bag}
 
     def to_bag(self, x: Tensor) -> Tensor:
-        """(B, L) word numbers -> (B, V) zeros and ones; padding and unknown words fall into two columns that are
-        cut off."""
+        """(B, L) word ids -> (B, V) zeros and ones; the last two columns, padding and unknown words, are cut off."""
         vocab_size = len(self.vocab)
         return torch.zeros(len(x), vocab_size + 2, device=x.device).scatter_(1, x.long(), 1.0)[:, :vocab_size]
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
-        """Texts as they are; as paths, text files or CSV files with the column of texts."""
+        """Texts; as paths, text files or CSV files with the column of texts."""
         names: list[str] = []
         texts: list[str] = []
         for text in inputs:
@@ -101,7 +101,7 @@ class BagEncoder:
         return names, {"x": self.encode(texts)}
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
-        """Texts that may be meant as files."""
+        """Texts that may be file names."""
         return find_possible_files(inputs, (*TABLE_SUFFIXES, ".txt"))
 
     def spec(self) -> dict[str, Any]:
@@ -114,8 +114,7 @@ class BagEncoder:
 
 @dataclass(frozen=True)
 class SequenceEncoder(BagEncoder):
-    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocab_size` most common; at most
-    `max_length` of a text."""
+    """Words in order: <pad> 0 behind the end, <unk> 1, from 2 the `vocab_size` most frequent; at most `max_length`."""
 
     vocab_size: int = 10_000
     max_length: int = 256
@@ -125,13 +124,13 @@ class SequenceEncoder(BagEncoder):
         return {"x": self.to_tokens}
 
     def to_tokens(self, x: Tensor) -> Tensor:
-        """(B, L) word numbers -> (B, at most `max_length`) tokens."""
+        """(B, L) word ids -> (B, at most `max_length`) tokens."""
         x, pad_id = x[:, : self.max_length].long(), len(self.vocab)
         return torch.where(x == pad_id, 0, torch.where(x < self.vocab_size, x + 2, 1))
 
 
 def as_sequences(data: Data, *, vocab_size: int = 10_000, max_length: int = 256) -> Data:
-    """Texts that were loaded as bags, read word by word instead; what is stored serves both."""
+    """Texts that were loaded as bags, as word sequences instead; what is stored is the same."""
     bag = data.encoder
     if not isinstance(bag, BagEncoder):
         raise UsageError(f"{data.name!r} does not hold texts with labels: give a CSV file and --text COLUMN")
@@ -147,7 +146,7 @@ def as_sequences(data: Data, *, vocab_size: int = 10_000, max_length: int = 256)
 
 
 def _read_txt(path: Path) -> str:
-    """A text file."""
+    """The text of a UTF-8 file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -170,8 +169,10 @@ def load_text_table(
     path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
     indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None,
 ) -> Data:
-    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `run_data`: what a run
-    kept of these data."""
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts.
+
+    `run_data`: what a run kept of these data.
+    """
     # without a target it is the last column, or the one before if that holds the texts
     text_columns = {text, *({-1, -2} if target is None else target_columns(target))}
     frame, name = read_csv(path, text_columns=text_columns), dataset_name(path)

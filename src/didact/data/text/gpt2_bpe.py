@@ -1,4 +1,4 @@
-"""Vocabularies that came with published weights: byte pairs under numbers of their own."""
+"""Pretrained BPE vocabularies: GPT-2's, and those that come with published weights."""
 
 import re
 from base64 import b64decode
@@ -12,9 +12,9 @@ from didact.data.text import bpe
 from didact.data.text.tokenizers import build_fast_tokenizer, has_tokenizers
 from didact.errors import UsageError
 
-HOME_URL = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main"
+_HOME_URL = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main"
 MERGES_FILE = RemoteFile(
-    "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{HOME_URL}/vocab.bpe"
+    "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{_HOME_URL}/vocab.bpe"
 )
 RANKS_FILE = RemoteFile(
     "gpt2.tiktoken", "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
@@ -24,8 +24,8 @@ RANKS_FILE = RemoteFile(
 
 @dataclass(frozen=True)
 class PretrainedBPE:
-    """Names by number and merges in their order; `marks` such as <|im_end|> are never cut. Digits stand alone where
-    `digits` says so."""
+    """Tokens by id and merges in their order. `special_tokens` such as <|im_end|> are never split; with `split_digits`
+    each digit is a piece of its own."""
 
     vocab: tuple[str, ...]
     merges: tuple[bpe.Pair, ...]
@@ -35,12 +35,12 @@ class PretrainedBPE:
     def __post_init__(self) -> None:
         known = set(self.vocab)
         pairs = next((p for p in self.merges if not {*p, "".join(p)} <= known), ())
-        if strange := " and ".join(pairs) or next((mark for mark in self.special_tokens if mark not in known), ""):
+        if strange := " and ".join(pairs) or next((t for t in self.special_tokens if t not in known), ""):
             raise UsageError(f"the vocabulary is damaged: it has no token for {strange[:40]!r}")
 
     @classmethod
     def from_gpt2_merges(cls, merges: Iterable[bpe.Pair]) -> "PretrainedBPE":
-        """GPT-2's numbers: 256 bytes, those that can be printed first, then the merges, then the mark between texts."""
+        """GPT-2's ids: 256 bytes, printable ones first, then the merges, then <|endoftext|>."""
         pairs, end_of_text = tuple(merges), "<|endoftext|>"
         return cls((*bpe.bytes_to_unicode().values(), *map("".join, pairs), end_of_text), pairs, (end_of_text,))
 
@@ -54,7 +54,7 @@ class PretrainedBPE:
 
     @cached_property
     def fast_tokenizer(self) -> Any:
-        """The same in the hands of the library `tokenizers`; None where it is not installed, or cuts otherwise."""
+        """The same tokenizer of the library `tokenizers`; None where it is not installed, or splits otherwise."""
         return build_fast_tokenizer(self) if has_tokenizers() and not self.split_digits else None
 
     def encode(self, text: str) -> list[int]:
@@ -66,7 +66,7 @@ class PretrainedBPE:
         ]
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """A text without marks; a byte that the vocabulary lacks is left out."""
+        """Encode a text without special tokens; a byte that the vocabulary lacks is left out."""
         if self.fast_tokenizer is not None:
             ids: list[int] = self.fast_tokenizer.encode(text).ids
             return ids
@@ -97,17 +97,16 @@ class PretrainedBPE:
 
 
 def load_gpt2_tokenizer() -> PretrainedBPE:
-    """The 50,257 tokens of GPT-2, from its vocab.bpe; or from gpt2.tiktoken, where that alone is at hand."""
+    """The 50,257 tokens of GPT-2, from its vocab.bpe, or from gpt2.tiktoken where only that is at hand."""
     if find_local_file("gpt2", MERGES_FILE) is None and find_local_file("gpt2", RANKS_FILE) is not None:
         return PretrainedBPE.from_gpt2_merges(merges_from_ranks(read_files("gpt2", [RANKS_FILE])[0]))
     lines = read_files("gpt2", [MERGES_FILE])[0].decode().split("\n")
-    # the first says which version, the last is empty
+    # the first line is the version, the last is empty
     return PretrainedBPE.from_gpt2_merges(map(bpe.pair, lines[1:-1]))
 
 
 def merges_from_ranks(ranks: bytes) -> list[bpe.Pair]:
-    """A file of tokens in base64 and their numbers, in order: each but a byte is what two of those before it were
-    joined to."""
+    """The merges of a file of base64 tokens with their ranks, in order: each but a byte is two earlier ones merged."""
     merge_ranks: dict[bpe.Pair, int] = {}
     visible = bpe.bytes_to_unicode()
     for line in ranks.splitlines():

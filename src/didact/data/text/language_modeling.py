@@ -1,4 +1,4 @@
-"""Running text: windows cut from one long stream of tokens, each asking for the next. What a language model reads."""
+"""Language modeling: windows of one long token stream; the target of each token is the next one."""
 
 import json
 import re
@@ -22,30 +22,29 @@ from didact.data.folder_tree import FolderTree
 from didact.data.text import gpt2_bpe, tokenizers
 from didact.data.text.tokenizers import BPETokenizer, CharTokenizer, Tokenizer, WordTokenizer
 from didact.errors import UsageError, look_up
-from didact.files import atomic_write as write_beside
-from didact.files import write_text
+from didact.files import atomic_write, write_text
 
-DEFAULT_CONTEXT_LENGTH = 64              # tokens that are read at once, where a recipe does not choose
-MIN_WINDOWS = 20              # windows of which the three splits can be made
-MIN_MAPPED_CHARS = 4 * 2**20         # characters from which on token numbers are mapped from a file
-PIECE_CHARS = 2**20            # characters that are cut into tokens at once
-PIECE_BORDER = re.compile(r"(?<=\S)(?=[ \n])")
-CACHE_VERSION = 1              # of what is kept in the cache
+DEFAULT_CONTEXT_LENGTH = 64     # where a recipe does not choose
+MIN_WINDOWS = 20                # windows that a text needs for three splits
+MIN_MAPPED_CHARS = 4 * 2**20    # characters above which token ids are memory-mapped from a cached file
+PIECE_CHARS = 2**20             # characters that are tokenized at once
+_PIECE_BORDER = re.compile(r"(?<=\S)(?=[ \n])")
+_CACHE_VERSION = 1
 TEXT_SUFFIXES = (".txt", ".md")
-CPU = torch.device("cpu")
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class TokenWindows:
-    """A split that is a part of a stream: example i is the `window` tokens from first + i · stride, its target the
-    same one further on."""
+    """A split that is a part of a token stream: example i is the `context_length` tokens from start + i · stride, its
+    target the same shifted by one."""
 
-    stream: Tensor           # (N,) token numbers of the whole text
-    start: int
-    stop: int                # of this split's part
+    stream: Tensor           # (N,) token ids of the whole text
+    start: int               # of this split's part
+    stop: int
     context_length: int
     stride: int
-    device: torch.device = CPU
+    device: torch.device = _CPU
 
     def __len__(self) -> int:
         return max(0, (self.stop - self.start - 1 - self.context_length) // self.stride + 1)
@@ -66,7 +65,7 @@ class TokenWindows:
         return {name: column.long() for name, column in stored.items()}
 
     def to(self, device: torch.device) -> Self:
-        """This split's part on the device, or beside it where it would take more than half of the free memory."""
+        """This split's part on the device, or on the host where it would take more than half of the free memory."""
         own_stream = self.stream[self.start : self.stop]
         if (
             device.type == "cuda"
@@ -76,14 +75,13 @@ class TokenWindows:
         return replace(self, stream=own_stream.to(device), start=0, stop=len(own_stream), device=device)
 
     def batch(self, index: Tensor) -> Batch:
-        """Decoded rows, for looking at a few."""
+        """A few decoded examples."""
         return self.decode(self.select(index))
 
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """Text as the tokens that a language model continues; `rate` is how many characters a token of the training
-    text has."""
+    """Prompts as tokens. `chars_per_token` is the mean number of characters in a token of the training text."""
 
     tokenizer: Tokenizer
     context_length: int
@@ -94,16 +92,16 @@ class TextEncoder:
         return {"x": Tensor.long}
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
-        """Beginnings to be continued: texts, or as paths text files. The last window of each, padded behind, and
-        its length."""
+        """Prompts: texts, or as paths text files. The last `context_length` tokens of each, padded behind, and their
+        number."""
         rows = [self.tokenizer.encode(read_if_path(text))[-self.context_length :] for text in inputs]
         empty = [text for text, row in zip(inputs, rows, strict=True) if not row]
         if empty:
-            raise UsageError(f"a text to be continued needs at least one token, got {str(empty[0])!r}")
+            raise UsageError(f"a prompt needs at least one token, got {str(empty[0])!r}")
         return list(map(str, inputs)), {"x": pad_rows(rows), "length": torch.tensor([len(row) for row in rows])}
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
-        """Texts that may be meant as files."""
+        """Texts that may be file names."""
         return find_possible_files(inputs, TEXT_SUFFIXES)
 
     def spec(self) -> dict[str, Any]:
@@ -120,7 +118,7 @@ class TextEncoder:
 
 
 def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, length: int | None = None) -> Tensor:
-    """(N, L) int32, each row behind its tokens filled with `pad`."""
+    """(N, L) int32 token ids, each row padded behind with `pad`."""
     x = np.full((len(rows), length or max(map(len, rows), default=1)), pad, dtype=np.int32)
     for i, row in enumerate(rows):
         x[i, : len(row)] = row[: x.shape[1]]
@@ -128,26 +126,26 @@ def pad_rows(rows: Sequence[Sequence[int]], *, pad: int = 0, length: int | None 
 
 
 def _smallest_int_dtype(tokenizer: Tokenizer) -> type[np.integer[Any]]:
-    """The smallest integers that hold the numbers of its tokens."""
+    """The smallest integer type that holds the ids of its tokens."""
     return next(k for k in (np.uint8, np.int16, np.int32) if len(tokenizer.vocab) - 1 <= np.iinfo(k).max)
 
 
 def split_pieces(text: str) -> Iterator[str]:
-    """Pieces of about a million characters that end before a space or a line end behind a word: no token reaches
-    across such a border."""
+    """Pieces of about a million characters that end before a space or line end behind a word: no token crosses such a
+    border."""
     start = 0
     while start < len(text):
-        border = PIECE_BORDER.search(text, min(start + PIECE_CHARS, len(text)))
+        border = _PIECE_BORDER.search(text, min(start + PIECE_CHARS, len(text)))
         stop = border.start() if border else len(text)
         yield text[start:stop]
         start = stop
 
 
 def _encode_pieces(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Piece by piece how many characters it has, and its token numbers."""
+    """The number of characters and the token ids of each piece."""
     kind = _smallest_int_dtype(tokenizer)
     lookup_table = np.zeros(0, dtype=kind)
-    if isinstance(tokenizer, CharTokenizer):                    # a table look-up: a million characters a blink
+    if isinstance(tokenizer, CharTokenizer):                    # a table look-up
         lookup_table = np.zeros(max(map(ord, tokenizer.characters), default=0) + 1, dtype=kind)
         for c, i in tokenizer.token_to_id.items():
             lookup_table[ord(c)] = i
@@ -159,7 +157,7 @@ def _encode_pieces(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, NDArr
 
 
 def encode_ids(tokenizer: Tokenizer, text: str) -> Tensor:
-    """The token numbers of a text, in the smallest integers that hold them."""
+    """The token ids of a text, in the smallest integers that hold them."""
     return torch.from_numpy(
         np.concatenate(
             [ids for _, ids in _encode_pieces(tokenizer, text)] or [np.zeros(0, dtype=_smallest_int_dtype(tokenizer))]
@@ -167,7 +165,7 @@ def encode_ids(tokenizer: Tokenizer, text: str) -> Tensor:
     )
 
 
-TOKENIZER_FITS: dict[str, Callable[[str, int], Tokenizer]] = {
+_TOKENIZER_FITS: dict[str, Callable[[str, int], Tokenizer]] = {
     "characters": lambda text, vocabulary: CharTokenizer.fit([text]),
     "words": lambda text, vocabulary: WordTokenizer.fit(split_pieces(text), vocabulary, lowercase=False, min_count=1),
     "bpe": lambda text, vocabulary: BPETokenizer.fit(split_pieces(text), vocabulary),
@@ -176,27 +174,25 @@ TOKENIZER_FITS: dict[str, Callable[[str, int], Tokenizer]] = {
 
 
 def fit_tokenizer(text: str, kind: tokenizers.TokenizerKind, vocab_size: int) -> Tokenizer:
-    """Tokens other than characters are learned from the first nine tenths, those of the training part."""
+    """The tokenizer of a text; other than characters, it is learned from the first nine tenths, the training part."""
     train_text = text if kind == "characters" else text[: len(text) * 9 // 10]
-    return look_up("tokenizer", kind, TOKENIZER_FITS)(train_text, vocab_size) if text else CharTokenizer("")
+    return look_up("tokenizer", kind, _TOKENIZER_FITS)(train_text, vocab_size) if text else CharTokenizer("")
 
 
 def _tokenize_cached(
     name: str, text: str, kind: tokenizers.TokenizerKind, vocab_size: int, progress: DownloadProgress | None
 ) -> tuple[Tokenizer, Tensor]:
-    """The tokens of a text and their numbers. Those of a long one lie in a file of the cache, found again by the
-    text's digest.
-
-    The system pages them in as they are read; where no file can be written, they are in memory.
+    """The tokenizer of a text and its token ids. Those of a long text are in a file of the cache, found by the text's
+    digest, and memory-mapped; where no file can be written, they are in memory.
     """
     if len(text) < MIN_MAPPED_CHARS:
         tokenizer = fit_tokenizer(text, kind, vocab_size)
         return tokenizer, encode_ids(tokenizer, text)
-    digest = blake2b(f"{CACHE_VERSION} {kind} {vocab_size}".encode(), digest_size=16)
+    digest = blake2b(f"{_CACHE_VERSION} {kind} {vocab_size}".encode(), digest_size=16)
     for piece in split_pieces(text):
         digest.update(piece.encode())
     path = cache_folder("streams") / f"{digest.hexdigest()}.bin"
-    with suppress(OSError, ValueError, KeyError):            # absent, cut short, or written otherwise: made anew
+    with suppress(OSError, ValueError, KeyError):            # absent, cut short or of another version: tokenized anew
         return _read_cache(path)
     tokenizer = fit_tokenizer(text, kind, vocab_size)
 
@@ -210,7 +206,7 @@ def _tokenize_cached(
                     progress(f"{name} in {kind}", num_done, len(text))
 
     try:
-        write_beside(path, write)
+        atomic_write(path, write)
         write_text(
             path.with_suffix(".json"),
             json.dumps(
@@ -227,7 +223,7 @@ def _tokenize_cached(
 
 
 def _read_cache(path: Path) -> tuple[Tokenizer, Tensor]:
-    """What was written of a text before."""
+    """The tokenizer and token ids of the cache."""
     metadata = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     kind, size = getattr(torch, str(metadata["type"])), path.stat().st_size
     if size != metadata["bytes"]:
@@ -247,15 +243,13 @@ def build_language_modeling_data(
     notes: Sequence[str] = (),
     progress: DownloadProgress | None = None,
 ) -> Data:
-    """The first nine tenths to learn from, then half a tenth each for validation and test: no tested line was read
-    before."""
+    """Running text as Data: the first nine tenths for training, then half a tenth each for validation and test."""
     tokenizer, stream = _tokenize_cached(name, text, kind, vocab_size, progress)
     num_windows = (len(stream) - 1) // context_length
     if num_windows < MIN_WINDOWS:
         raise UsageError(
             f"{name} holds {len(text):,} characters, {len(stream):,} tokens; a running text needs at least "
-            f"{MIN_WINDOWS * context_length + 1}"
-            " (many short texts with labels: save it as CSV)"
+            f"{MIN_WINDOWS * context_length + 1} (many short texts with labels: save it as CSV)"
         )
     digest = blake2b(stream.numpy().data, digest_size=8)
     digest.update(repr(tokenizer.spec()).encode())
@@ -289,7 +283,7 @@ def with_context(data: Data, context_length: int, *, stride: int | None = None) 
     """The same text in windows of another length; training ones may overlap, beginning every `stride` tokens."""
     if not isinstance(data.encoder, TextEncoder):
         raise UsageError(
-            f"windows are cut from running text, but {data.name!r} is not: give a .txt file or a folder of them"
+            f"a language model needs running text, but {data.name!r} is not: give a .txt file or a folder of them"
         )
     parts: dict[str, Any] = {}
     for part in SPLITS:
@@ -301,7 +295,7 @@ def with_context(data: Data, context_length: int, *, stride: int | None = None) 
             parts[part] = MissingSplit(max(1, len(split) * data.encoder.context_length // step))
         if not len(parts[part]):
             raise UsageError(
-                f"the {part} part of {data.name!r} is shorter than a context of {context_length} tokens; choose a "
+                f"the {part} split of {data.name!r} is shorter than a context of {context_length} tokens; choose a "
                 "smaller one"
             )
     return replace(data, shape=(context_length,), encoder=replace(data.encoder, context_length=context_length), **parts)
@@ -348,7 +342,7 @@ def load_text_files(
 
 
 def read_text_file(path: Path) -> str:
-    """A text file; a byte order mark and Windows' line ends are taken off."""
+    """A text file, without a byte order mark and with \\n as line ends."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -358,5 +352,5 @@ def read_text_file(path: Path) -> str:
 
 
 def read_if_path(text: Given) -> str:
-    """A text as it is, or what the file at a path holds."""
+    """A text, or that of the file at a path."""
     return read_text_file(text) if isinstance(text, Path) else text

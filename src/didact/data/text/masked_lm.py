@@ -1,4 +1,4 @@
-"""Text in which some tokens are hidden, <mask> in their place: what a masked language model reads."""
+"""Masked language modeling: texts in which <mask> stands for tokens to be predicted."""
 
 import re
 from collections.abc import Sequence
@@ -12,13 +12,12 @@ from didact.data.text.tokenizers import BPETokenizer
 from didact.errors import UsageError
 
 MASK_TOKEN = "<mask>"
-INPUT_PAD_ID = -1      # the network counts tokens from 1, and 0 is its padding
+_INPUT_PAD_ID = -1     # the network counts tokens from 1, and 0 is its padding
 
 
 @dataclass(frozen=True)
 class MaskedTextEncoder(TextEncoder):
-    """The same tokens, and one more behind the last for <mask>. Texts are as long as a window at most, padded
-    behind with −1."""
+    """A language model's tokens, and <mask> behind them. Texts of at most one context, padded behind with −1."""
 
     @property
     def mask_id(self) -> int:
@@ -41,13 +40,13 @@ class MaskedTextEncoder(TextEncoder):
                     f"the run reads texts of 1 to {self.context_length} tokens, got {len(row)} in {str(text)[:60]!r}"
                 )
         return list(map(str, inputs)), {
-            "x": pad_rows(rows, pad=INPUT_PAD_ID),
+            "x": pad_rows(rows, pad=_INPUT_PAD_ID),
             "length": torch.tensor([len(row) for row in rows]),
         }
 
 
 def for_masked_lm(data: Data) -> Data:
-    """Running text whose new inputs may hold masks."""
+    """Running text for a masked language model: new inputs may hold <mask>."""
     encoder = data.encoder
     assert isinstance(encoder, TextEncoder)
     return replace(data, encoder=MaskedTextEncoder(encoder.tokenizer, encoder.context_length, encoder.chars_per_token))

@@ -1,7 +1,7 @@
-"""Pairs of sentences: one is read, the other written. Translations, and made numbers in words with their digits.
+"""Parallel texts: pairs of sentences, a source and its translation. Multi30k, and numbers in words with their digits.
 
     x  (N, S)   source tokens, <eos> behind, then padding
-    y  (N, T)   <bos>, target tokens, <eos>, then padding: a decoder reads y[:-1] and is asked for y[1:]
+    y  (N, T)   <bos>, target tokens, <eos>, then padding: a decoder reads y[:-1] and predicts y[1:]
 """
 
 import re
@@ -33,62 +33,19 @@ from didact.data.text.tokenizers import (
 )
 from didact.errors import UsageError, format_count, look_up
 
-MAX_TOKENS = 100   # tokens of a sentence that are kept
-HEADER_NAMES = (  # what a first line may call the two columns, both names from one of these
-    {"source", "target", "src", "tgt", "trg", "source_text", "target_text", "source_sentence", "target_sentence"},
-    {
-        "english",
-        "french",
-        "german",
-        "spanish",
-        "italian",
-        "portuguese",
-        "dutch",
-        "polish",
-        "russian",
-        "chinese",
-        "japanese",
-        "korean",
-        "arabic",
-        "turkish",
-        "swedish",
-        "danish",
-        "norwegian",
-        "finnish",
-        "czech",
-        "greek",
-        "hungarian",
-        "romanian",
-        "ukrainian",
-        "hindi",
-    },
-    {
-        "en",
-        "fr",
-        "de",
-        "es",
-        "it",
-        "pt",
-        "nl",
-        "pl",
-        "ru",
-        "zh",
-        "ja",
-        "ko",
-        "ar",
-        "tr",
-        "sv",
-        "fi",
-        "cs",
-        "el",
-        "hu",
-        "ro",
-        "uk",
-        "hi",
-    },
+MAX_TOKENS = 100   # of a sentence; longer ones are cut
+# what a first line may call the two columns, both names from one of these
+_HEADER_NAMES = tuple(
+    frozenset(names.split())
+    for names in (
+        "source target src tgt trg source_text target_text source_sentence target_sentence",
+        "english french german spanish italian portuguese dutch polish russian chinese japanese korean arabic turkish"
+        " swedish danish norwegian finnish czech greek hungarian romanian ukrainian hindi",
+        "en fr de es it pt nl pl ru zh ja ko ar tr sv fi cs el hu ro uk hi",
+    )
 )
-HOME_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-MULTI30K_SHA256 = {
+_HOME_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+_MULTI30K_SHA256 = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
     "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
     "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
@@ -103,12 +60,12 @@ MULTI30K_SHA256 = {
 
 @dataclass(frozen=True)
 class PairEncoder:
-    """Sentences of the source language as tokens; `target` turns what a decoder wrote into text again."""
+    """Source sentences as tokens; `target` is the tokenizer of what the decoder generates."""
 
     source: Tokenizer
     target: Tokenizer
-    mean_target_length: float = 1.0        # tokens that a training target asks for, …
-    max_target_length: int = MAX_TOKENS   # … and the most that one does
+    mean_target_length: float = 1.0        # tokens of a training target
+    max_target_length: int = MAX_TOKENS    # of the longest training target
 
     @property
     def decoders(self) -> Mapping[str, Decode]:
@@ -116,7 +73,7 @@ class PairEncoder:
 
     @property
     def detokenize(self) -> Callable[[Sequence[int]], str] | None:
-        """How written tokens become sentences; None where they are no words but signs, as digits are."""
+        """How generated tokens become sentences; None where they are characters without spaces, as digits are."""
         return (
             None if isinstance(self.target, CharTokenizer) and " " not in self.target.characters else self.target.decode
         )
@@ -128,8 +85,8 @@ class PairEncoder:
         return pad_rows([[BOS_ID, *self.target.encode(text)[: MAX_TOKENS - 2], EOS_ID] for text in texts])
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
-        """Sentences as they are, or as paths files with one a line; of pairs with a tab between, the first is read."""
-        named_sentences: list[tuple[str, str]] = []       # what it is called, and the sentence
+        """Sentences; as paths, files with one on each line; of pairs with a tab between, the first is read."""
+        named_sentences: list[tuple[str, str]] = []
         for text in inputs:
             if isinstance(text, Path):
                 named_sentences += _read_source_sentences(text)
@@ -140,7 +97,7 @@ class PairEncoder:
         return [name for name, _ in named_sentences], {"x": self.encode([sentence for _, sentence in named_sentences])}
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
-        """Sentences that may be meant as files."""
+        """Sentences that may be file names."""
         return find_possible_files(inputs, (*TABLE_SUFFIXES, ".txt"))
 
     def spec(self) -> dict[str, Any]:
@@ -157,7 +114,7 @@ class PairEncoder:
         )
 
 
-TOKENIZER_FITS: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
+_TOKENIZER_FITS: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
     "characters": lambda texts: CharTokenizer.fit(texts, special_tokens=SPECIAL_TOKENS),
     "words": lambda texts: WordTokenizer.fit(texts, 10_000, lowercase=False),
     "lower": lambda texts: WordTokenizer.fit(texts, 10_000),
@@ -179,7 +136,7 @@ def build_pairs(
     indices = indices or train_val_test_split(len(pairs), fractions=(0.1, 0.1), seed=seed)
     train_pairs = [pairs[i] for i in indices["train"].tolist()]
     tokenizers = [
-        look_up("tokenizer", kind, TOKENIZER_FITS)([pair[side] for pair in train_pairs])
+        look_up("tokenizer", kind, _TOKENIZER_FITS)([pair[side] for pair in train_pairs])
         for side, kind in enumerate(kinds)
     ]
     encoder = PairEncoder(tokenizers[0], tokenizers[1])
@@ -190,7 +147,7 @@ def build_pairs(
         encoder, mean_target_length=float(target_lengths.float().mean()), max_target_length=int(target_lengths.max())
     )
     length_notes = (
-        [f"longer than {MAX_TOKENS} tokens: {format_count(num_long, 'pair')}, of which what goes beyond is left out"]
+        [f"longer than {MAX_TOKENS} tokens: {format_count(num_long, 'pair')}, cut off there"]
         if num_long
         else []
     )
@@ -222,10 +179,9 @@ def load_pairs(
     indices: Mapping[str, Tensor] | None = None,
     kind: tokenizers.TokenizerKind | None = None,
 ) -> Data:
-    """One's own pairs: a line each, a tab between the sentences. Lines with one side missing are refused. Words
-    keep their case."""
+    """A file of sentence pairs: one on each line, with a tab between. Lines with one side missing are refused."""
     if kind == "gpt2":
-        raise UsageError("--tokens gpt2 is for running text; pairs are cut into characters, words or bpe")
+        raise UsageError("--tokens gpt2 is for running text; pairs are split into characters, words or bpe")
     kind = kind or "words"
     sentence_pairs, lines, notes = _read_pairs(path)
     locator = make_line_locator(path, lines)
@@ -235,7 +191,7 @@ def load_pairs(
 
 
 def _read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[int], list[str]]:
-    """The two sides of every line, which line it is, and what is said of them."""
+    """The two sides of every line, their line numbers, and notes."""
     sentence_pairs = []
     lines, notes = _read_tsv(path)
     for number, sides in lines:
@@ -249,7 +205,7 @@ def _read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[int], list[str]
 
 
 def _read_source_sentences(path: Path) -> list[tuple[str, str]]:
-    """The first side of every line, and where it stands."""
+    """The first side of every line, with file and line."""
     named_sentences = [(f"{path}:{number}", sides[0]) for number, sides in _read_tsv(path)[0]]
     empty = next((name for name, sentence in named_sentences if not sentence), None)
     if empty or not named_sentences:
@@ -258,16 +214,15 @@ def _read_source_sentences(path: Path) -> list[tuple[str, str]]:
 
 
 def _read_tsv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
-    """The lines that hold something, with their numbers and cut at tabs. One on top that names the columns is left
-    out, which is said."""
+    """The lines that are not blank, with their numbers, split at tabs; a header line is left out, with a note."""
     # splitlines would also cut at U+2028, which may stand in a sentence
     lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)
     numbered_lines = [(number, [side.strip() for side in line.split("\t")]) for number, line in lines if line.strip()]
     header = numbered_lines[0][1] if numbered_lines else []
     header_names = {side.lower() for side in header}
-    if len(header) == len(header_names) == 2 and any(header_names <= names for names in HEADER_NAMES):
+    if len(header) == len(header_names) == 2 and any(header_names <= names for names in _HEADER_NAMES):
         return numbered_lines[1:], [
-            f"the first line names the columns, {header[0]!r} and {header[1]!r}: it is no pair to learn from"
+            f"the first line names the columns, {header[0]!r} and {header[1]!r}: it is left out"
         ]
     return numbered_lines, []
 
@@ -286,11 +241,11 @@ def _load_multi30k(seed: int, language: str) -> Data:
 def _list_multi30k_files(language: str) -> tuple[RemoteFile, ...]:
     names = [f"{part}.{side}" for part in ("train", "val", "test_2016_flickr") for side in ("en", language)]
     # one folder for both languages
-    return tuple(RemoteFile(f"multi30k/{name}", MULTI30K_SHA256[name], f"{HOME_URL}/{name}.gz") for name in names)
+    return tuple(RemoteFile(f"multi30k/{name}", _MULTI30K_SHA256[name], f"{_HOME_URL}/{name}.gz") for name in names)
 
 
 @register_dataset(
-    kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("fr")
+    kind="pairs", task="translation", license="no license stated; Elliott et al. 2016", files=_list_multi30k_files("fr")
 )
 def multi30k_fr(seed: int = 0) -> Data:
     """31,014 descriptions of photographs, English to French."""
@@ -298,7 +253,7 @@ def multi30k_fr(seed: int = 0) -> Data:
 
 
 @register_dataset(
-    kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("de")
+    kind="pairs", task="translation", license="no license stated; Elliott et al. 2016", files=_list_multi30k_files("de")
 )
 def multi30k_de(seed: int = 0) -> Data:
     """31,014 descriptions of photographs, English to German."""
@@ -307,7 +262,7 @@ def multi30k_de(seed: int = 0) -> Data:
 
 @register_dataset(kind="pairs", task="translation", license="made by didact")
 def number_words(seed: int = 0) -> Data:
-    """10,000 numbers below a million in English words, to be written in digits (Gaba Ex 6.1)."""
+    """10,000 numbers below a million in English words, to be translated into digits (Gaba Ex 6.1)."""
     sampled = np.random.default_rng(0).permutation(1_000_000)[:9_000]
     numbers = sorted({*range(1_000), *sampled.tolist()})
     return build_pairs(
@@ -315,36 +270,18 @@ def number_words(seed: int = 0) -> Data:
     )
 
 
-ONES = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-)
-TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
 def number_to_words(n: int) -> str:
     """English words of 0 … 999,999: three hundred forty two thousand seven."""
     if n < 20:
-        return ONES[n]
+        return _ONES[n]
     if n < 100:
-        return TENS[n // 10 - 2] + (f" {ONES[n % 10]}" if n % 10 else "")
+        return _TENS[n // 10 - 2] + (f" {_ONES[n % 10]}" if n % 10 else "")
     size, word = (100, "hundred") if n < 1000 else (1000, "thousand")
     return f"{number_to_words(n // size)} {word}" + (f" {number_to_words(n % size)}" if n % size else "")

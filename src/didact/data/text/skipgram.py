@@ -1,7 +1,6 @@
-"""Words and the words around them, cut out of texts on the device: what word vectors are learned from.
+"""Skip-gram windows: words with the words around them, gathered on the device; word vectors are learned from them.
 
-Any text will do: a running one is read paragraph by paragraph, texts with labels leave their labels aside. Kind
-`words`.
+From any text: a running one is read paragraph by paragraph, labeled texts without their labels. Kind "words".
 """
 
 import re
@@ -18,21 +17,22 @@ from didact.data.text.classification import MAX_STORED_WORDS, BagEncoder, Sequen
 from didact.data.text.language_modeling import TextEncoder, TokenWindows
 from didact.errors import UsageError
 
-MAX_WINDOW = 16              # zeros between two texts: no window up to here reaches from one into the other
-MIN_WORD_COUNT, MAX_WORDS = 3, 30_000  # times a word of a running text must occur to be known; words that are
-MAX_EVALUATED_WORDS = 20_000          # words of validation and test that are judged, evenly spread
-MIN_TRAINING_WORDS = 200             # words that can be learned from
+MAX_WINDOW = 16                  # zeros between two texts, so that no window crosses into the next
+_MIN_WORD_COUNT = 3              # occurrences of a word of running text that is in the vocabulary
+_MAX_WORDS = 30_000              # size of the vocabulary
+_MAX_EVALUATED_WORDS = 20_000    # words of validation and test that are evaluated, evenly spread
+_MIN_TRAINING_WORDS = 200
 
 
 @dataclass(frozen=True)
 class ContextWindows:
-    """A split of one stream of word numbers: example i is the word y at places[i] and the 2 · window around it, x;
-    0 where none is."""
+    """A split of a stream of word ids: example i is the word y at positions[i] and the 2 · window words around it, x; 0
+    where there is none."""
 
-    stream: Tensor           # (N,) all texts, zeros between them; words from 2
-    positions: Tensor           # (M,) where words stand
+    stream: Tensor              # (N,) all texts, zeros between them; words from 2
+    positions: Tensor           # (M,) of the words
     window: int = 5
-    id_limit: int = 2**31 - 1   # numbers from here on are unknown words
+    id_limit: int = 2**31 - 1   # ids from here on are unknown words
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -56,19 +56,18 @@ class ContextWindows:
         return replace(self, stream=self.stream.to(device), positions=self.positions.to(device))
 
     def restrict(self, window: int, vocab_size: int) -> Self:
-        """Other windows, and the most common words alone."""
+        """Other windows, and the `vocab_size` most frequent words."""
         id_limit = vocab_size + 2
         return replace(
             self, window=window, id_limit=id_limit, positions=self.positions[self.stream[self.positions] < id_limit]
         )
 
     def count_words(self, vocab_size: int) -> Tensor:
-        """How often each word stands here, (vocabulary + 2,): none of <pad> and <unk>."""
+        """Counts of each word, (vocab_size + 2,): 0 of <pad> and <unk>."""
         return torch.bincount(self.stream[self.positions].long(), minlength=vocab_size + 2)
 
     def expected_context_size(self) -> float:
-        """How many words a drawn window finds on average: a distance d is within reach with probability (window − d
-        + 1) / window."""
+        """Mean number of words in a sampled window: distance d is inside with probability (window − d + 1) / window."""
         distances = [(d, (self.window - d + 1) / self.window) for d in range(1, self.window + 1)]
         is_known = (self.stream > 1) & (self.stream < self.id_limit)
         return sum(
@@ -78,7 +77,7 @@ class ContextWindows:
 
 
 def concat_texts(texts: Iterable[Tensor], *, max_examples: int | None = None) -> ContextWindows:
-    """Texts of word numbers one behind the other; at most so many examples of them, evenly spread."""
+    """Texts of word ids concatenated; at most `max_examples` of their words are examples, evenly spread."""
     gap = torch.zeros(MAX_WINDOW, dtype=torch.int32)
     stream = torch.cat([gap, *(part for text in texts for part in (text.int(), gap))])
     positions = stream.nonzero()[:, 0]
@@ -88,8 +87,7 @@ def concat_texts(texts: Iterable[Tensor], *, max_examples: int | None = None) ->
 
 
 def as_word_stream(data: Data) -> Data:
-    """The same texts as words and their neighbours; words of the training part that are too rare are left out, as
-    in word2vec."""
+    """The same texts as words with their neighbors; rare words of the training split are left out, as in word2vec."""
     parts: Mapping[str, Iterable[Tensor]]
     if isinstance(data.encoder, BagEncoder) and isinstance(data.train, TensorSplit):
         encoder, parts = data.encoder, {part: _iter_labeled_words(data, part) for part in SPLITS}
@@ -101,16 +99,16 @@ def as_word_stream(data: Data) -> Data:
             "--text"
         )
     splits: dict[str, Any] = {
-        part: concat_texts(parts[part], max_examples=None if part == "train" else MAX_EVALUATED_WORDS)
+        part: concat_texts(parts[part], max_examples=None if part == "train" else _MAX_EVALUATED_WORDS)
         for part in SPLITS
     }
     n = len(splits["train"])
-    if n < MIN_TRAINING_WORDS or not all(map(len, splits.values())):
+    if n < _MIN_TRAINING_WORDS or not all(map(len, splits.values())):
         raise UsageError(
-            f"{data.name!r} holds {n} words to learn from that occur more than once; word vectors need at least "
-            f"{MIN_TRAINING_WORDS}"
+            f"{data.name!r} holds {n} training words that occur more than once; word vectors need at least "
+            f"{_MIN_TRAINING_WORDS}"
         )
-    note = f"{n:,} words to learn from, {len(encoder.vocab):,} different"
+    note = f"{n:,} training words, {len(encoder.vocab):,} different"
     return replace(
         data,
         kind="words",
@@ -128,7 +126,7 @@ def as_word_stream(data: Data) -> Data:
 
 
 def _iter_labeled_words(data: Data, part: str) -> Iterator[Tensor]:
-    """Texts with labels: their known words."""
+    """The known words of labeled texts."""
     split = data.split(part)
     assert isinstance(split, TensorSplit) and data.encoder is not None
     vocab_size = len(data.encoder.vocab)                                      # type: ignore[attr-defined]
@@ -136,15 +134,13 @@ def _iter_labeled_words(data: Data, part: str) -> Iterator[Tensor]:
 
 
 def _split_paragraphs(text: str) -> tuple[BagEncoder, dict[str, list[Tensor]]]:
-    """The first nine tenths of a running text to learn from, then half a tenth each; words known from the first
-    part alone."""
+    """The paragraphs of a running text: nine tenths for training, then half a tenth each; the training vocabulary."""
     a, b = len(text) * 18 // 20, len(text) * 19 // 20
     pieces = zip(SPLITS, (text[:a], text[a:b], text[b:]), strict=True)
     part_words = {part: [split_words(paragraph) for paragraph in re.split(r"\n\s*\n", piece)] for part, piece in pieces}
     counts = Counter(word for text_words in part_words["train"] for word in text_words)
-    vocab = sorted((word for word, n in counts.items() if n >= MIN_WORD_COUNT), key=lambda word: (-counts[word], word))[
-        :MAX_WORDS
-    ]
+    frequent_words = (word for word, n in counts.items() if n >= _MIN_WORD_COUNT)
+    vocab = sorted(frequent_words, key=lambda word: (-counts[word], word))[:_MAX_WORDS]
     encoder = BagEncoder(tuple(vocab))
     word_to_id = encoder.word_to_id
     return encoder, {
@@ -157,7 +153,7 @@ def _split_paragraphs(text: str) -> tuple[BagEncoder, dict[str, list[Tensor]]]:
 
 
 def with_window(data: Data, *, window: int, vocab_size: int) -> Data:
-    """The same words with windows of this size; only so many of the most common ones are known."""
+    """The same words with windows of this size and the `vocab_size` most frequent words."""
     encoder = data.encoder
     assert isinstance(encoder, BagEncoder)
     num_words = min(vocab_size, len(encoder.vocab))
@@ -178,17 +174,16 @@ def with_window(data: Data, *, window: int, vocab_size: int) -> Data:
 
 
 def compute_keep_probability(counts: Tensor, t: float) -> Tensor:
-    """min(1, √(t / f)), f the share of a word among all: with what probability it is seen.  Mikolov et al. 2013,
-    eq. 5; t = 0: always."""
+    """Subsampling of frequent words: min(1, √(t / f)), f a word's frequency; t = 0: 1.  Mikolov et al. 2013, eq. 5."""
     f = counts / counts.sum().clamp(min=1)
     return (t / f.clamp(min=1e-12)).sqrt().clamp(max=1) if t else torch.ones_like(f)
 
 
 def make_subsampler(keep_probability: Tensor) -> Callable[[Batch, Generator], Batch]:
-    """While learning, frequent words are passed over at random, and how far a window reaches is drawn anew: near
-    words count more.
+    """During training, frequent words are dropped at random, and the radius of each window is sampled: near words count
+    more.
 
-    Words are hidden from one another, not taken out of the text: shapes stay as they are.
+    Words are masked, not removed: shapes are fixed.
     """
     # a copy on each device, made before a graph is captured
     tables_by_device = {keep_probability.device: keep_probability}

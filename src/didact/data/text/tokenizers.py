@@ -1,7 +1,6 @@
-"""Tokens: text as numbers and back, by character, by word, or by pieces that byte-pair encoding has learned.
-Lhotte 7.4, Fleuret 3.2.
+"""Tokenizers: text as token ids and back, by character, by word, or by byte-pair encoding.  Lhotte 7.4, Fleuret 3.2.
 
-Special tokens, where a tokenizer has them, stand first: <pad> 0, <unk> 1, <bos> 2, <eos> 3.
+Special tokens, where a tokenizer has them, come first: <pad> 0, <unk> 1, <bos> 2, <eos> 3.
 """
 
 import re
@@ -19,16 +18,16 @@ TokenizerKind = Literal["characters", "words", "bpe", "gpt2"]
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>")
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
-# words with their apostrophes; every other sign by itself
-WORD_PATTERN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
+# words with their apostrophes; every other character by itself
+_WORD_PATTERN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
 
 
 class Tokenizer(Protocol):
-    """Text <-> numbers; saved in the run, so that new text is read as training text was."""
+    """Text <-> token ids; saved in the run, so that new text is tokenized as training text was."""
 
     @property
     def vocab(self) -> tuple[str, ...]:
-        """What each number stands for, to be looked at."""
+        """The token of each id, as text."""
 
     def encode(self, text: str) -> list[int]: ...
 
@@ -39,7 +38,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class CharTokenizer:
-    """Every character a token, in the order of their code points. Without specials an unknown one is refused."""
+    """Every character a token, by code point. Without special tokens an unknown one is refused."""
 
     characters: str
     special_tokens: tuple[str, ...] = ()
@@ -59,7 +58,7 @@ class CharTokenizer:
     def encode(self, text: str) -> list[int]:
         if not self.special_tokens and (unknown := sorted(set(text) - self.token_to_id.keys())):
             raise UsageError(
-                f"the text holds characters that training did not: {''.join(unknown[:10])!r}; leave them out"
+                f"the text holds characters unseen in training: {''.join(unknown[:10])!r}; leave them out"
             )
         return [self.token_to_id.get(c, UNK_ID) for c in text]
 
@@ -76,7 +75,7 @@ class CharTokenizer:
 
 @dataclass(frozen=True)
 class WordTokenizer:
-    """Words and signs, the most common first; the rest is <unk>."""
+    """Words and punctuation, the most frequent first; the rest is <unk>."""
 
     words: tuple[str, ...]
     lowercase: bool = True
@@ -103,7 +102,7 @@ class WordTokenizer:
         return [self.token_to_id.get(word, UNK_ID) for word in _split_words(text, self.lowercase)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Words with spaces between, none before a closing sign."""
+        """Words with spaces between, none before closing punctuation."""
         text = " ".join(self.vocab[i] for i in ids if i >= len(self.special_tokens) or i == UNK_ID)
         return re.sub(r"\s+([.,;:!?)\]])", r"\1", text)
 
@@ -116,13 +115,12 @@ class WordTokenizer:
 
 
 def _split_words(text: str, lowercase: bool) -> list[str]:
-    return WORD_PATTERN.findall(text.lower() if lowercase else text)
+    return _WORD_PATTERN.findall(text.lower() if lowercase else text)
 
 
 @dataclass(frozen=True)
 class BPETokenizer:
-    """Pieces of words: specials, 256 bytes, then one token for each merge. Every text can be written, and read back
-    exactly."""
+    """Byte-pair encoding: special tokens, 256 bytes, then a token for each merge. Any text is encoded without loss."""
 
     merges: tuple[bpe.Pair, ...]
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS
@@ -131,12 +129,11 @@ class BPETokenizer:
     def fit(
         cls, texts: Iterable[str], vocab_size: int = 4096, *, special_tokens: tuple[str, ...] = SPECIAL_TOKENS
     ) -> "BPETokenizer":
-        """Learned by the `tokenizers` library where it is installed, else by `train_bpe`, which finds the same
-        merges slowly."""
+        """Merges learned by the library `tokenizers` where it is installed, else by `train_bpe`: the same, slowly."""
         num_merges = vocab_size - 256 - len(special_tokens)
         if num_merges < 0:
             raise UsageError(
-                f"byte pairs begin with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of "
+                f"BPE begins with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of "
                 f"{vocab_size}"
             )
         merges = train_bpe_with_tokenizers(texts, num_merges) if has_tokenizers() else bpe.train_bpe(texts, num_merges)
@@ -160,7 +157,7 @@ class BPETokenizer:
 
     @cached_property
     def fast_tokenizer(self) -> Any:
-        """The same in the library's hands; None where it is not installed."""
+        """The same tokenizer of the library `tokenizers`; None where it is not installed."""
         return build_fast_tokenizer(self) if has_tokenizers() else None
 
     def encode(self, text: str) -> list[int]:
@@ -174,7 +171,7 @@ class BPETokenizer:
         return [i for piece in pieces for i in ids_by_piece[piece]]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Bytes that are no UTF-8, as half a character is, are shown as �."""
+        """Bytes that are no UTF-8, such as half a character, become �."""
         byte = {c: b for b, c in bpe.bytes_to_unicode().items()}
         symbols = "".join(self.vocab[i] for i in ids if i >= len(self.special_tokens))
         return bytes(byte[c] for c in symbols).decode(errors="replace")
@@ -192,22 +189,22 @@ class BPETokenizer:
         for pair in merges:
             if not set(pair) <= known:
                 raise UsageError(
-                    f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train "
-                    "anew"
+                    f"the run's tokenizer is damaged: it merges {' and '.join(pair)[:40]!r} before it knows both; "
+                    "train anew"
                 )
             known.add("".join(pair))
         return cls(merges, tuple(spec["specials"]))
 
 
 def has_tokenizers() -> bool:
-    """Whether `tokenizers` is installed."""
+    """Whether the library `tokenizers` is installed."""
     from importlib.util import find_spec
 
     return find_spec("tokenizers") is not None
 
 
 def train_bpe_with_tokenizers(texts: Iterable[str], num_merges: int) -> list[bpe.Pair]:
-    """The merges that the library finds."""
+    """The merges that the library learns."""
     import json
 
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -229,7 +226,7 @@ def train_bpe_with_tokenizers(texts: Iterable[str], num_merges: int) -> list[bpe
 
 
 def build_fast_tokenizer(bpe_tokenizer: Any) -> Any:
-    """The library's tokenizer with the numbers and merges of this one."""
+    """The library's tokenizer with the ids and merges of this one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.BPE(vocab=bpe_tokenizer.token_to_id, merges=list(bpe_tokenizer.merges)))
@@ -239,7 +236,7 @@ def build_fast_tokenizer(bpe_tokenizer: Any) -> Any:
 
 
 TOKENIZERS: dict[str, Any] = {"characters": CharTokenizer, "words": WordTokenizer, "bpe": BPETokenizer}
-SHAPES: dict[str, Shape] = {
+_SHAPES: dict[str, Shape] = {
     "characters": {"characters": TEXT, "specials": [TEXT]}, "words": {"words": [TEXT], "lower": FLAG},
     "bpe": {"merges": [TEXT], "specials": [TEXT]},
     "published": {"names": [TEXT], "merges": [TEXT], "marks": [TEXT], "digits": FLAG},
@@ -247,11 +244,11 @@ SHAPES: dict[str, Shape] = {
 
 
 def tokenizer_from_spec(spec: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that a run was trained with."""
+    """The tokenizer of a run."""
     from didact.data.text.gpt2_bpe import PretrainedBPE
 
     kinds = {**TOKENIZERS, "published": PretrainedBPE}
-    wrong = find_mismatch(spec, {"kind": TEXT}) or find_mismatch(spec, SHAPES.get(spec["kind"], {}))
+    wrong = find_mismatch(spec, {"kind": TEXT}) or find_mismatch(spec, _SHAPES.get(spec["kind"], {}))
     if not wrong and spec.get("specials", []) not in ([], list(SPECIAL_TOKENS)):
         wrong = f"specials must be {', '.join(SPECIAL_TOKENS)} or none"
     if wrong:

@@ -1,4 +1,4 @@
-"""A made text whose words have a known place: kings are to queens as men are to women, France to Paris as Japan to
+"""Synthetic text with known analogies, for word vectors: king is to queen as man to woman, France to Paris as Japan to
 Tokyo."""
 
 import numpy as np
@@ -7,35 +7,35 @@ from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.text.language_modeling import build_language_modeling_data
 
-# what a word is told by: its row's own words, and those of its column
-PEOPLE = {
+# the context of a word: its row's own words, and those of its column
+_PEOPLE = {
     ("king", "queen"): ("throne", "crown", "realm"), ("prince", "princess"): ("castle", "heir", "ball"),
     ("man", "woman"): ("work", "market", "house"), ("boy", "girl"): ("school", "toy", "lesson"),
     ("uncle", "aunt"): ("visit", "cousin", "gift"), ("actor", "actress"): ("stage", "play", "mask"),
 }
-GENDER_WORDS = (("he", "his", "him", "beard", "sword"), ("she", "her", "hers", "gown", "necklace"))
-LANDS = {
+_GENDER_WORDS = (("he", "his", "him", "beard", "sword"), ("she", "her", "hers", "gown", "necklace"))
+_LANDS = {
     ("france", "paris"): ("french", "cheese", "seine"), ("italy", "rome"): ("italian", "pasta", "tiber"),
     ("spain", "madrid"): ("spanish", "olives", "flamenco"), ("greece", "athens"): ("greek", "temples", "feta"),
     ("egypt", "cairo"): ("egyptian", "pyramids", "nile"), ("japan", "tokyo"): ("japanese", "rice", "samurai"),
 }
-PLACE_WORDS = (("country", "border", "province", "army", "nation"), ("city", "street", "mayor", "station", "suburb"))
-ANIMALS = {
+_PLACE_WORDS = (("country", "border", "province", "army", "nation"), ("city", "street", "mayor", "station", "suburb"))
+_ANIMALS = {
     ("cat", "cats"): ("purr", "milk", "mouse"), ("dog", "dogs"): ("bark", "bone", "leash"),
     ("horse", "horses"): ("gallop", "saddle", "stable"), ("bird", "birds"): ("sing", "nest", "feather"),
     ("cow", "cows"): ("moo", "meadow", "barn"), ("wolf", "wolves"): ("howl", "pack", "forest"),
 }
-NUMBER_WORDS = (("one", "this", "is", "single", "alone"), ("many", "these", "are", "several", "together"))
-FAMILIES = ((PEOPLE, GENDER_WORDS), (LANDS, PLACE_WORDS), (ANIMALS, NUMBER_WORDS))
-ANALOGIES = tuple(tuple(family) for family, _ in FAMILIES)      # any two pairs of a family: a is to b as c is to d
+_NUMBER_WORDS = (("one", "this", "is", "single", "alone"), ("many", "these", "are", "several", "together"))
+_FAMILIES = ((_PEOPLE, _GENDER_WORDS), (_LANDS, _PLACE_WORDS), (_ANIMALS, _NUMBER_WORDS))
+ANALOGIES = tuple(tuple(family) for family, _ in _FAMILIES)      # any two pairs of a family: a is to b as c is to d
 
 
 @register_dataset(kind="text", task="language", license="made by didact")
 def tales(seed: int = 0) -> Data:
-    """6,000 made sentences of people, lands and animals: words whose neighbours and analogies are known."""
+    """6,000 synthetic sentences of people, lands and animals: words whose neighbors and analogies are known."""
     rng, n = np.random.default_rng(0), 6000
-    word_slots = [(family, columns, pair, k) for family, columns in FAMILIES for pair in family for k in (0, 1)]
-    # a random order of so many things, for each sentence
+    word_slots = [(family, columns, pair, k) for family, columns in _FAMILIES for pair in family for k in (0, 1)]
+    # random permutations of 3, 5 and 7 words for each sentence
     own_order, shared_order, word_order = (rng.random((n, k)).argsort(1) for k in (3, 5, 7))
     sentences = []
     for i, slot in enumerate(rng.integers(len(word_slots), size=n).tolist()):

@@ -1,4 +1,4 @@
-"""Pieces of scikit-learn's two photographs, to draw over: real texture that needs no download."""
+"""Backgrounds of synthetic images: crops of scikit-learn's two photographs, real texture without a download."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ LICENSE = "scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower 
 
 
 def sample_photo_crops(n: int, side: int, rng: np.random.Generator, *, test: bool) -> Iterator[NDArray[np.uint8]]:
-    """(3, side, side) each, of both photographs in turn. Those for tests lie in the right quarter, which no other
-    piece touches."""
+    """(3, side, side) each, of both photographs in turn. Test crops are from the right quarter, which no other crop
+    touches."""
     from sklearn.datasets import load_sample_images
 
     photographs = load_sample_images().images

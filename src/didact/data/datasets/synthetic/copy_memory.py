@@ -1,9 +1,8 @@
-"""Symbols to be kept in mind over a long blank, then repeated: what a memory is tried by.  Hochreiter & Schmidhuber
-1997; Gaba Ex 5.4.
+"""The copy task: symbols to be repeated after a long delay.  Hochreiter & Schmidhuber 1997; Gaba Ex 5.4.
 
-    x   b a d ␣ ␣ ␣ … ␣ ? ? ?        y   nothing is asked but behind the question marks: b a d
+    x   b a d ␣ ␣ ␣ … ␣ ? ? ?        y   ignored, but at the question marks: b a d
 
-Stored are the symbols alone; blanks and questions are put around them batch by batch.
+Only the symbols are stored; blanks and queries are added batch by batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,26 +21,26 @@ from didact.errors import UsageError
 
 SYMBOLS = "abcdefgh"
 TOKENS = ("<pad>", "␣", "?", *SYMBOLS)
-BLANK, QUERY, FIRST_SYMBOL = 1, 2, 3        # numbers of the tokens; a symbol k is FIRST + k
-IGNORE_INDEX = -100                       # where no label is asked for, as PyTorch's cross-entropy has it
-MAX_SYMBOLS = 8                          # symbols that are stored
-NUM_EXAMPLES = 20_000
+BLANK, QUERY, FIRST_SYMBOL = 1, 2, 3    # token ids; symbol k is FIRST_SYMBOL + k
+IGNORE_INDEX = -100                     # target without a label, as in PyTorch's cross-entropy
+MAX_SYMBOLS = 8                         # of an example
+_NUM_EXAMPLES = 20_000
 
 
 def make_copy_inputs(symbols: Tensor, *, delay: int) -> Tensor:
-    """(B, k) -> (B, 2k + delay): the symbols, blanks, and as many questions."""
+    """(B, k) -> (B, 2k + delay): the symbols, blanks, and as many queries."""
     x = pad(symbols.long() + FIRST_SYMBOL, (0, delay), value=BLANK)
     return pad(x, (0, symbols.shape[1]), value=QUERY)
 
 
 def make_copy_targets(symbols: Tensor, *, delay: int) -> Tensor:
-    """(B, k) -> (B, 2k + delay): the symbols at the questions."""
+    """(B, k) -> (B, 2k + delay): the symbols at the queries."""
     return pad(symbols.long(), (symbols.shape[1] + delay, 0), value=IGNORE_INDEX)
 
 
 @dataclass(frozen=True)
 class CopyEncoder:
-    """Words of so many symbols, with a delay behind them."""
+    """Words of `sequence_length` symbols with a delay behind them."""
 
     sequence_length: int = MAX_SYMBOLS
     delay: int = 10
@@ -71,13 +70,13 @@ class CopyEncoder:
 def copies(seed: int = 0) -> Data:
     """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
     words = torch.randint(
-        len(SYMBOLS), (NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+        len(SYMBOLS), (_NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
     )
     return _build_copy_data(words, CopyEncoder(), seed=seed)
 
 
 def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
-    """(N, k) numbers of symbols, to be read and to be answered with."""
+    """(N, k) symbol ids as inputs and targets."""
     return build_data(
         Examples(
             "copies",
@@ -95,18 +94,18 @@ def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
 
 
 def with_delay(data: Data, *, sequence_length: int, delay: int) -> Data:
-    """The first `remember` symbols of each word, asked for after `delay` blanks."""
+    """The first `sequence_length` symbols of each word, to be repeated after `delay` blanks."""
     if not isinstance(data.encoder, CopyEncoder):
         raise UsageError(
-            f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data"
+            f"the copy task is for the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data"
         )
     encoder = CopyEncoder(sequence_length, delay)
     words = [
         split.columns["x"][:, :sequence_length] for split in map(data.split, SPLITS) if isinstance(split, TensorSplit)
     ]
-    if len(words) < len(SPLITS):                    # a run that is opened without its data
+    if len(words) < len(SPLITS):                    # a run that is loaded without its data
         return replace(data, shape=(2 * sequence_length + delay,), encoder=encoder)
     rows = torch.arange(sum(map(len, words))).split([len(part) for part in words])
-    # shorter words meet more often: counted anew
-    shortened = _build_copy_data(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))
-    return replace(shortened, source=data.source, indices=data.indices, fingerprint=data.fingerprint)
+    # shorter words repeat more often: duplicates are counted again
+    data_with_delay = _build_copy_data(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))
+    return replace(data_with_delay, source=data.source, indices=data.indices, fingerprint=data.fingerprint)

@@ -1,5 +1,4 @@
-"""A made set for boxes: discs, squares and triangles over pieces of real photographs. Boxes are exact; nothing is
-downloaded."""
+"""Synthetic dataset for detection: discs, squares and triangles over crops of photographs, with exact boxes."""
 
 from typing import Any
 
@@ -25,19 +24,19 @@ from didact.data.images.boxes import BoxEncoder
 
 IMAGE_SIDE = 64
 NUM_TRAIN, NUM_TEST = 1600, 400
-CHUNK_SIZE = 400         # images drawn at once
-MAX_SHAPES = 4            # shapes on one image
-MAX_COVERED_SHARE = 0.15       # share of an older box that a newer one may cover
-SEED = 2016         # seeds what is drawn; `seed` says only how it is split
+CHUNK_SIZE = 400            # images drawn at once
+MAX_SHAPES = 4              # on an image
+MAX_COVERED_SHARE = 0.15    # of a box that a later one may cover
+SEED = 2016                 # of the images; the argument `seed` is that of the split
 GRAIN = 12
-TRIANGLE_HALF_BASE = TRIANGLE_INRADIUS * 3**0.5           # half the side of a triangle, in radii
+TRIANGLE_HALF_BASE = TRIANGLE_INRADIUS * 3**0.5    # half the side of a triangle, in radii
 
 
 @register_dataset(kind="boxes", task="detection", license=LICENSE)
 def scatter(seed: int = 0) -> Data:
-    """2,000 images of 64 x 64 pixels: discs, squares and triangles over pieces of two photographs, with exact boxes.
+    """2,000 images of 64 x 64 pixels: discs, squares and triangles over crops of two photographs, with exact boxes.
 
-    Test images lie over the right quarter of the photographs, which no other image touches.
+    The backgrounds of test images are from the right quarter of the photographs, which no other image touches.
     """
     rng = np.random.default_rng(SEED)
     parts = [
@@ -63,17 +62,17 @@ def scatter(seed: int = 0) -> Data:
 
 
 def _place_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np.int64], NDArray[np.float32]]:
-    """One to four shapes on each image: (n, 3, 64, 64), their classes (n, 4) and boxes (n, 4, 4); −1 where there is
-    none.
+    """One to four shapes on each image: (n, 3, 64, 64), their classes (n, 4), −1 where there is none, and boxes
+    (n, 4, 4).
 
-    A shape that would hide too much of another is left out.
+    A shape that would cover too much of another is left out.
     """
     n = len(x)
     canvas, y, boxes = x.astype(np.int32), np.full((n, MAX_SHAPES), -1), np.zeros((n, MAX_SHAPES, 4))
     count = rng.integers(1, MAX_SHAPES + 1, n)
     for i in range(MAX_SHAPES):
         kind, radius, angle = rng.integers(0, len(SHAPE_KINDS), n), rng.uniform(7, 15, n), rng.uniform(0, 2 * np.pi, n)
-        # seen whole, but for a corner
+        # fully visible, but for a corner
         center_x, center_y = (rng.uniform(radius, IMAGE_SIDE - radius) for _ in range(2))
         box = compute_bounding_boxes(kind, center_x, center_y, radius, angle)
         rows = np.flatnonzero((i < count) & ~overlaps_too_much(box, boxes[:, :i]))
@@ -86,10 +85,9 @@ def _place_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np
 def compute_bounding_boxes(
     kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats
 ) -> Floats:
-    """(n, 4): the least upright box around each turned shape, in closed form, clipped to the image.
+    """(n, 4): the smallest axis-aligned box around each rotated shape, in closed form, clipped to the image.
 
-    In the shape's own axes (u right, v down) its corners are known; a point (u, v) lies at u (cos, sin) + v (−sin,
-    cos).
+    In the shape's own axes (u right, v down) its corners are known; point (u, v) lies at u (cos, sin) + v (−sin, cos).
     """
     square = np.array(
         [
@@ -117,10 +115,10 @@ def compute_bounding_boxes(
 
 
 def overlaps_too_much(box: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Whether a new box covers too much of one that is there, or is covered by it: (n, 4), (n, m, 4) -> (n,)."""
+    """Whether a new box covers too much of an existing one, or is covered by it: (n, 4), (n, m, 4) -> (n,)."""
     sides = np.minimum(box[:, None, 2:], others[..., 2:]) - np.maximum(box[:, None, :2], others[..., :2])
     intersection = np.clip(sides, 0, None).prod(2)
     min_area = np.minimum((box[:, None, 2:] - box[:, None, :2]).prod(2), (others[..., 2:] - others[..., :2]).prod(2))
-    # a box that is not there has no area and meets none
+    # a box of class −1 has no area and overlaps none
     is_overlapping: NDArray[np.bool_] = (intersection > MAX_COVERED_SHARE * min_area).any(1)
     return is_overlapping

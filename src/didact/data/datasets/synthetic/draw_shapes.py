@@ -1,4 +1,4 @@
-"""Discs, squares and triangles painted over images in whole numbers, so that every machine makes the same bytes."""
+"""Drawing discs, squares and triangles over images in integers, so that every machine makes the same bytes."""
 
 from typing import Any
 
@@ -16,8 +16,7 @@ SQUARE_HALF_SIDE, TRIANGLE_INRADIUS = 0.85, 0.6         # half a square's side a
 def signed_distance(
     kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats, side: int
 ) -> Floats:
-    """Pixels from each centre to the edge of the shape, one of KINDS, below 0 inside it: (n, side, side). Turned
-    about its middle."""
+    """Signed distance in pixels to the edge of each rotated shape of SHAPE_KINDS, negative inside: (n, side, side)."""
     center_x, center_y, radius, angle = (a[:, None, None] for a in (center_x, center_y, radius, angle))
     pixel_centers = np.arange(side) + 0.5
     a, b = pixel_centers[None, None, :] - center_x, pixel_centers[None, :, None] - center_y
@@ -31,8 +30,7 @@ def signed_distance(
 
 
 def sample_textures(n: int, side: int, grain: int, rng: np.random.Generator) -> Ints:
-    """(n, 3, side, side): any colour, running a little across, with grain: no flat patch tells a shape by itself.
-    Not yet clipped."""
+    """(n, 3, side, side), not yet clipped: a random color with a ramp and grain, so that no shape is a flat patch."""
     color, slope = (rng.integers(low, high, (n, 3, 1, 1), dtype=np.int32) for low, high in ((0, 256), (-40, 41)))
     ramp = slope * (np.arange(side, dtype=np.int32) - side // 2) // side
     textures: Ints = color + ramp + rng.integers(-grain, grain + 1, (n, 1, side, side), dtype=np.int32)
@@ -40,7 +38,7 @@ def sample_textures(n: int, side: int, grain: int, rng: np.random.Generator) -> 
 
 
 def composite(x: Ints, textures: Ints, d: Floats) -> Ints:
-    """Images with painted shapes over them; a pixel at the edge is mixed by the share inside, as a camera would."""
+    """Alpha compositing: textured shapes over images, antialiased at the edges."""
     share = np.rint(256 * np.clip(0.5 - d, 0, 1)).astype(np.int32)[:, None]    # (n, 1, side, side)
     blended: Ints = (x * (256 - share) + np.clip(textures, 0, 255) * share + 128) >> 8
     return blended

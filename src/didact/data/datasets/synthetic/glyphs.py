@@ -1,4 +1,4 @@
-"""Letters and numerals drawn on the spot: tasks to learn from before another one. No download."""
+"""Synthetic letters and numerals, for pretraining. No download."""
 
 from functools import cache
 
@@ -15,11 +15,12 @@ from didact.data.images.image_folder import ImageEncoder
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 IMAGES_PER_CLASS, IMAGE_SIDE = 200, 28
 GLYPHS = "0123456789" + ALPHABET + ALPHABET.lower()
+_LICENSE = "made by didact; the font, Aileron, is inside Pillow and CC0"
 
 
-@register_dataset(kind="images", task="multiclass", license="made here; the font, Aileron, is inside Pillow and CC0")
+@register_dataset(kind="images", task="multiclass", license=_LICENSE)
 def letters(seed: int = 0) -> Data:
-    """5,200 letters A to Z of 28 x 28 pixels, each slanted, turned, stretched and moved in its own way."""
+    """5,200 letters A to Z of 28 x 28 pixels, randomly slanted, rotated, scaled and moved."""
     y = torch.arange(len(ALPHABET)).repeat_interleave(IMAGES_PER_CLASS)
     x = randomize_handwriting(render_glyphs()[y], torch.Generator().manual_seed(0))
     return build_data(
@@ -36,10 +37,9 @@ def letters(seed: int = 0) -> Data:
     )
 
 
-@register_dataset(kind="images", task="multiclass", license="made here; the font, Aileron, is inside Pillow and CC0")
+@register_dataset(kind="images", task="multiclass", license=_LICENSE)
 def glyphs(seed: int = 0) -> Data:
-    """6,200 printed numerals and letters of 28 x 28 pixels, 62 classes, bent as if by hand; they fill their images,
-    as digits do."""
+    """6,200 printed numerals and letters of 28 x 28 pixels, 62 classes, distorted as if by hand; they fill images."""
     x, y = _render_glyph_set()
     return build_data(
         Examples(
@@ -55,7 +55,7 @@ def glyphs(seed: int = 0) -> Data:
     )
 
 
-@cache  # each training that begins with them looks at them again
+@cache  # each pretraining asks for them again
 def _render_glyph_set() -> tuple[Tensor, Tensor]:
     y = torch.arange(len(GLYPHS)).repeat_interleave(IMAGES_PER_CLASS // 2)
     g = torch.Generator().manual_seed(1)
@@ -64,8 +64,7 @@ def _render_glyph_set() -> tuple[Tensor, Tensor]:
 
 
 def distort_elastically(x: Tensor, g: torch.Generator, strength: float = 0.06) -> Tensor:
-    """x(p + d(p)): d is drawn at 5 x 5 places and smooth between them.  After Simard et al. 2003, elastic
-    distortions."""
+    """Elastic distortion: x(p + d(p)), d sampled at 5 x 5 points and smooth between them.  After Simard et al. 2003."""
     d = strength * torch.randn(len(x), 2, 5, 5, generator=g)
     d = F.interpolate(d, size=x.shape[2:], mode="bicubic", align_corners=True)               # (B, 2, H, W)
     u = (torch.arange(x.shape[3]) * 2 + 1) / x.shape[3] - 1
@@ -74,7 +73,7 @@ def distort_elastically(x: Tensor, g: torch.Generator, strength: float = 0.06) -
 
 
 def render_glyphs(characters: str = ALPHABET) -> Tensor:
-    """Each of them in the middle, white on black: (K, 1, 56, 56)."""
+    """Each character in the center, white on black: (K, 1, 56, 56)."""
     from PIL import Image, ImageDraw, ImageFont
 
     font, images = ImageFont.load_default(size=42), []
@@ -86,7 +85,7 @@ def render_glyphs(characters: str = ALPHABET) -> Tensor:
 
 
 def randomize_handwriting(x: Tensor, g: torch.Generator, scale: tuple[float, float] = (0.8, 1.15)) -> Tensor:
-    """As by hand: strokes of three widths, then a slant, a turn, a size and a place of their own; half as large."""
+    """As if by hand: random stroke width, rotation, scale, shear and translation; resized to half."""
     num_dilations = torch.randint(3, (len(x), 1, 1, 1), generator=g)
     for _ in range(2):
         x = torch.where(num_dilations > 0, F.max_pool2d(x, 3, stride=1, padding=1), x)  # a wider pen

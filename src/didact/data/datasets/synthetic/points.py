@@ -1,4 +1,4 @@
-"""Sets that are made on the spot, always the same: `seed` says how they are split, never what they hold."""
+"""Synthetic tables, always the same: the argument `seed` is that of the split alone."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ from didact.data.tables.table import TableEncoder
 
 Array = NDArray[np.float64]
 
-SEED = 2019  # seeds whatever is drawn here; chosen for noise near its stated deviation all along the sine
-LICENSE = "made by didact"
+_SEED = 2019  # of all samples; chosen for noise near its stated standard deviation all along the sine
+_LICENSE = "made by didact"
 
 
-@register_dataset(kind="table", task="binary", license=LICENSE)
+@register_dataset(kind="table", task="binary", license=_LICENSE)
 def spirals(seed: int = 0) -> Data:
     """2,000 points on two interleaved spirals, which no line separates."""
     return _build_classification("spirals", *make_spirals(1000, noise=0.02), class_names=("first", "second"), seed=seed)
 
 
-@register_dataset(kind="table", task="binary", license=LICENSE)
+@register_dataset(kind="table", task="binary", license=_LICENSE)
 def moons(seed: int = 0) -> Data:
-    """2,000 noisy points on two half moons that reach into each other."""
+    """2,000 noisy points on two interleaving half moons."""
     return _build_classification("moons", *make_moons(1000, noise=0.15), class_names=("upper", "lower"), seed=seed)
 
 
-@register_dataset(kind="table", task="binary", license=LICENSE)
+@register_dataset(kind="table", task="binary", license=_LICENSE)
 def separable(seed: int = 0) -> Data:
     """1,000 points of 20 numbers; the label is whether the first two add up to more than 0 (Gaba 2.7)."""
     x = np.random.default_rng(42).standard_normal((1000, 20))
@@ -40,36 +40,36 @@ def separable(seed: int = 0) -> Data:
     )
 
 
-@register_dataset(kind="table", task="regression", license=LICENSE)
+@register_dataset(kind="table", task="regression", license=_LICENSE)
 def sine(seed: int = 0) -> Data:
     """y = sin(x) + 0.1 e, 1,000 points on [-pi, pi]: a curve to approximate."""
     x, y = _sample_noisy_sine(1000, np.full(1000, 0.1))
     return _build_regression("sine", x, y, feature_names=("x",), seed=seed)
 
 
-@register_dataset(kind="table", task="regression", license=LICENSE)
+@register_dataset(kind="table", task="regression", license=_LICENSE)
 def sine_hetero(seed: int = 0) -> Data:
-    """y = sin(x) + s(x) e, 1,000 points, s growing from 0.05 to 0.45 along [-pi, pi]: noise to be learned too."""
+    """y = sin(x) + s(x) e, 1,000 points, s growing from 0.05 to 0.45 along [-pi, pi]: heteroscedastic noise."""
     x, y = _sample_noisy_sine(1000, sine_std(_sample_x(1000)))
     return _build_regression("sine_hetero", x, y, feature_names=("x",), seed=seed)
 
 
-@register_dataset(kind="table", task="regression", license=LICENSE)
+@register_dataset(kind="table", task="regression", license=_LICENSE)
 def sparse_linear(seed: int = 0) -> Data:
     """y = w.x + 0.5 e, 400 points of 100 features, of which 10 matter (Gaba 3.13, exercise 3.2)."""
-    w, rng = sparse_weights(), np.random.default_rng(SEED)
+    w, rng = sparse_weights(), np.random.default_rng(_SEED)
     x = rng.standard_normal((400, len(w)))
     y = x @ w + 0.5 * rng.standard_normal(len(x))
     names = [f"x{j}" for j in range(len(w))]
     relevant = ", ".join(f"{names[j]} ({w[j]:+.2f})" for j in np.flatnonzero(w))
     return _build_regression(
-        "sparse_linear", x, y, feature_names=names, seed=seed, notes=[f"what matters (weight): {relevant}"]
+        "sparse_linear", x, y, feature_names=names, seed=seed, notes=[f"relevant features (weight): {relevant}"]
     )
 
 
-@register_dataset(kind="table", task="multiclass", license=LICENSE)
+@register_dataset(kind="table", task="multiclass", license=_LICENSE)
 def modular(seed: int = 0) -> Data:
-    """All 961 sums a + b modulo 31: each number is a symbol of its own, so that nothing says how large it is."""
+    """All 961 sums a + b modulo 31, the numbers one-hot encoded: nothing says how large they are."""
     symbols = tuple(str(k) for k in range(31))
     encoder = TableEncoder((CategoricalColumn("a", symbols), CategoricalColumn("b", symbols)), "sum")
     a, b, y = make_modular_sums(len(symbols))
@@ -96,8 +96,8 @@ def make_modular_sums(p: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def make_spirals(n: int, *, noise: float) -> tuple[Array, NDArray[np.int64]]:
-    """r (cos 3 pi r, sin 3 pi r) + noise, r = sqrt(u): dense alike in and out; the second arm is -1 times the first."""
-    rng = np.random.default_rng(SEED)
+    """r (cos 3 pi r, sin 3 pi r) + noise, r = sqrt(u): of even density; the second arm is -1 times the first."""
+    rng = np.random.default_rng(_SEED)
     r = np.sqrt(rng.uniform(size=n))
     arm = r[:, None] * np.stack([np.cos(3 * np.pi * r), np.sin(3 * np.pi * r)], 1)   # (n, 2)
     x = np.concatenate([arm, -arm])
@@ -108,28 +108,28 @@ def make_moons(n: int, *, noise: float) -> tuple[Array, NDArray[np.int64]]:
     """(cos t, sin t) and (1 - cos t, 1/2 - sin t) for t in [0, pi], n points each, + noise."""
     t = np.linspace(0, np.pi, n)
     x = np.concatenate([np.stack([np.cos(t), np.sin(t)], 1), np.stack([1 - np.cos(t), 0.5 - np.sin(t)], 1)])
-    return x + noise * np.random.default_rng(SEED).standard_normal(x.shape), np.repeat([0, 1], n)
+    return x + noise * np.random.default_rng(_SEED).standard_normal(x.shape), np.repeat([0, 1], n)
 
 
 def _sample_x(n: int) -> Array:
-    """n points drawn evenly from [-pi, pi]."""
-    return np.random.default_rng(SEED).uniform(-np.pi, np.pi, n)
+    """n points x ~ U(-pi, pi)."""
+    return np.random.default_rng(_SEED).uniform(-np.pi, np.pi, n)
 
 
 def _sample_noisy_sine(n: int, std: Array) -> tuple[Array, Array]:
-    """y = sin(x) + deviation e.  -> (n, 1), (n,)"""
+    """y = sin(x) + std e.  -> (n, 1), (n,)"""
     x = _sample_x(n)
-    return x[:, None], np.sin(x) + std * np.random.default_rng(SEED + 1).standard_normal(n)
+    return x[:, None], np.sin(x) + std * np.random.default_rng(_SEED + 1).standard_normal(n)
 
 
 def sine_std(x: Array) -> Array:
-    """s(x) = 1/20 + 2/5 (x + pi) / (2 pi): the truth behind `sine_hetero`, for judging a predicted deviation."""
+    """s(x) = 1/20 + 2/5 (x + pi) / (2 pi): the true standard deviation of `sine_hetero`."""
     return 0.05 + 0.4 * (x + np.pi) / (2 * np.pi)
 
 
 def sparse_weights() -> Array:
-    """The weights behind `sparse_linear`: 100, ten of them between 1 and 2 or -2 and -1, the rest zero."""
-    rng = np.random.default_rng(SEED + 1)
+    """The true weights of `sparse_linear`: 100, ten of them between 1 and 2 or -2 and -1, the rest zero."""
+    rng = np.random.default_rng(_SEED + 1)
     w = np.zeros(100)
     relevant = rng.permutation(100)[:10]
     w[relevant] = rng.choice([-1.0, 1.0], 10) * rng.uniform(1, 2, 10)
@@ -137,7 +137,7 @@ def sparse_weights() -> Array:
 
 
 def _build_classification(name: str, x: Array, y: NDArray[np.int64], *, class_names: Sequence[str], seed: int) -> Data:
-    """Two classes of points."""
+    """Points of two classes."""
     feature_names = tuple(f"x{j + 1}" for j in range(x.shape[1]))
     return build_data(
         Examples(
@@ -157,7 +157,7 @@ def _build_classification(name: str, x: Array, y: NDArray[np.int64], *, class_na
 def _build_regression(
     name: str, x: Array, y: Array, *, feature_names: Sequence[str], seed: int, notes: Sequence[str] = ()
 ) -> Data:
-    """A number to be told from numbers."""
+    """A regression."""
     return build_data(
         Examples(
             name,

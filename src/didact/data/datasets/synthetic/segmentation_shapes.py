@@ -1,5 +1,4 @@
-"""A made set for masks: discs, squares and triangles over pieces of real photographs. Masks are exact; nothing is
-downloaded."""
+"""Synthetic dataset for segmentation: discs, squares and triangles over crops of photographs, with exact masks."""
 
 from typing import Any
 
@@ -23,20 +22,20 @@ from didact.data.images.image_folder import ImageEncoder
 
 IMAGE_SIDE = 48
 NUM_TRAIN, NUM_TEST = 1000, 200
-CHUNK_SIZE = 200         # images drawn at once
+CHUNK_SIZE = 200            # images drawn at once
 CLASS_NAMES = ("background", *SHAPE_KINDS)
-MAX_SHAPES = 3            # shapes on one image
-PATTERN_CELL_PX, PATTERN_CONTRAST = 3, 48  # pixels of a stripe or check, and how far its paint is from the shape's
+MAX_SHAPES = 3              # on an image
+PATTERN_CELL_PX, PATTERN_CONTRAST = 3, 48  # width of a stripe or check in pixels, and its contrast to the shape
 GRAIN = 16
-SEED = 2015         # seeds what is drawn; `seed` says only how it is split
+SEED = 2015                 # of the images; the argument `seed` is that of the split
 
 
 @register_dataset(kind="masks", task="segmentation", license=LICENSE)
 def shapes(seed: int = 0) -> Data:
-    """1,200 images of 48 x 48 pixels: plain discs, striped squares and checked triangles over photographs, with
-    exact masks.
+    """1,200 images of 48 x 48 pixels: plain discs, striped squares and checked triangles over photographs, with exact
+    masks.
 
-    Test images lie over the right quarter of the photographs, which no other image touches.
+    The backgrounds of test images are from the right quarter of the photographs, which no other image touches.
     """
     rng = np.random.default_rng(SEED)
     parts = [
@@ -60,8 +59,8 @@ def shapes(seed: int = 0) -> Data:
 
 
 def _sample_backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Bytes:
-    """(n, 3, 48, 48): pieces of both photographs in turn, mirrored at random."""
-    # one at a time: chance decides on the piece, then on its mirror
+    """(n, 3, 48, 48): crops of both photographs in turn, flipped at random."""
+    # one at a time: the generator decides on the crop, then on its flip
     crops = sample_photo_crops(n, IMAGE_SIDE, rng, test=test)
     return np.stack([crop[:, :, ::-1] if rng.random() < 0.5 else crop for crop in crops])
 
@@ -69,7 +68,7 @@ def _sample_backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Byte
 def _draw_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
     """One to three shapes on each image, later ones over earlier ones: (n, 3, 48, 48), and (n, 48, 48) classes.
 
-    A pixel is of the class that its centre lies in.
+    A pixel is of the class that its center lies in.
     """
     canvas, y = x.astype(np.int32), np.zeros((len(x), IMAGE_SIDE, IMAGE_SIDE), np.uint8)
     count = rng.integers(1, MAX_SHAPES + 1, len(x))
@@ -86,9 +85,9 @@ def _draw_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
 
 
 def _paint_patterns(kind: NDArray[Any], rng: np.random.Generator) -> Ints:
-    """(n, 3, 48, 48): plain, in stripes or in checks, as the shape is.
+    """(n, 3, 48, 48): plain, striped or checked, by the kind of shape.
 
-    Told by their outlines alone, shapes are learned too, but not within a minute.
+    By their outlines alone shapes are learned too, but not within a minute.
     """
     cells = np.arange(IMAGE_SIDE, dtype=np.int32) // PATTERN_CELL_PX
     row_cells, column_cells = cells[:, None], cells
