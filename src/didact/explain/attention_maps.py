@@ -10,9 +10,9 @@ from didact.charts.html import Html, ellipsize, tag
 from didact.explain.colormap import HEAT_COLORMAP, SIGNED_COLORMAP, apply_colormap, scale_to_unit
 from didact.report.examples import image_to_data_uri
 
-MAPS_PER_ROW = 4
-MAP_SIDE_PX, MAP_GAP_PX = 210, 18    # side of a map, and the space between two
-MAX_AXIS_NAMES = 20                  # tokens of an axis that are labeled
+_MAPS_PER_ROW = 4
+_MAP_SIDE_PX, _MAP_GAP_PX = 210, 18    # side of a map, and the space between two
+_MAX_AXIS_NAMES = 20                  # tokens of an axis that are labeled
 
 
 def draw_attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Html:
@@ -22,11 +22,11 @@ def draw_attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns:
     """
     row_labels, column_labels = ([ellipsize(label, 12) for label in names] for names in (rows, columns))
     left, top = (8 + svg.CHAR_WIDTH * max(map(len, names)) for names in (row_labels, column_labels))
-    tile_width, tile_height = left + MAP_SIDE_PX + MAP_GAP_PX, top + MAP_SIDE_PX + MAP_GAP_PX + 22
+    tile_width, tile_height = left + _MAP_SIDE_PX + _MAP_GAP_PX, top + _MAP_SIDE_PX + _MAP_GAP_PX + 22
     is_signed = bool((heads < 0).any())    # the same colormap for all heads of a layer
     parts: list[Html] = []
     for j, a in enumerate(heads):
-        x, y = tile_width * (j % MAPS_PER_ROW) + left, tile_height * (j // MAPS_PER_ROW) + top + 22
+        x, y = tile_width * (j % _MAPS_PER_ROW) + left, tile_height * (j // _MAPS_PER_ROW) + top + 22
         parts.append(svg.draw_text(x, y - top - 6, f"{title} head {j + 1}", "title"))
         image = apply_colormap(
             scale_to_unit(a, signed=is_signed, quantile=1.0), SIGNED_COLORMAP if is_signed else HEAT_COLORMAP
@@ -37,24 +37,24 @@ def draw_attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns:
                 href=image_to_data_uri(image),
                 x=round(x, 1),
                 y=round(y, 1),
-                width=MAP_SIDE_PX,
-                height=MAP_SIDE_PX,
+                width=_MAP_SIDE_PX,
+                height=_MAP_SIDE_PX,
                 preserveAspectRatio="none",
                 style="image-rendering:pixelated",
             )
         )
-        parts.append(svg.draw_rect(x, y, MAP_SIDE_PX, MAP_SIDE_PX, "frame"))
-        cell_size, step = MAP_SIDE_PX / len(row_labels), math.ceil(len(row_labels) / MAX_AXIS_NAMES)
+        parts.append(svg.draw_rect(x, y, _MAP_SIDE_PX, _MAP_SIDE_PX, "frame"))
+        cell_size, step = _MAP_SIDE_PX / len(row_labels), math.ceil(len(row_labels) / _MAX_AXIS_NAMES)
         parts += [
             svg.draw_text(x - 5, y + (i + 0.5) * cell_size + 4, row_labels[i], "tick", "end")
             for i in range(0, len(row_labels), step)
         ]
-        cell_size, step = MAP_SIDE_PX / len(column_labels), math.ceil(len(column_labels) / MAX_AXIS_NAMES)
+        cell_size, step = _MAP_SIDE_PX / len(column_labels), math.ceil(len(column_labels) / _MAX_AXIS_NAMES)
         parts += [
             svg.draw_text(x + (i + 0.5) * cell_size + 4, y - 5, column_labels[i], "tick", angle=-90)
             for i in range(0, len(column_labels), step)
         ]
     count = len(heads)
     return svg.make_svg(
-        title, tile_width * min(MAPS_PER_ROW, count), tile_height * math.ceil(count / MAPS_PER_ROW), *parts
+        title, tile_width * min(_MAPS_PER_ROW, count), tile_height * math.ceil(count / _MAPS_PER_ROW), *parts
     )

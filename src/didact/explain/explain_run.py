@@ -34,12 +34,12 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-MAX_INPUTS = 64        # inputs at a time: each costs hundreds of passes
+_MAX_INPUTS = 64        # inputs at a time: each costs hundreds of passes
 SLOW_PASS_S = 0.01     # from this time of one pass on a method may take a minute: progress is then reported by method
 
 
 @dataclass(frozen=True)
-class NamedInputs:
+class _NamedInputs:
     """Decoded inputs with names, and the true classes where they are known."""
 
     names: list[str]
@@ -59,7 +59,7 @@ def explain_run(
     out_dir: Path | None = None,
     device: str = "auto",
     other_runs: Sequence[Run] = (),
-    on_message: Callable[[str], object] = lambda words: None,
+    on_message: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
     """Explain each input, write a page and a figure for each of them, and return the results.
 
@@ -73,8 +73,8 @@ def explain_run(
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError(
-                "--method heads evaluates the validation split and explains no input: give it alone, without inputs and "
-                "options"
+                "--method heads evaluates the validation split and explains no input: give it alone, without inputs "
+                "and options"
             )
         return head_ablation.explain_heads(run, out_dir=out_dir, device=device, on_message=on_message)
     if (
@@ -145,9 +145,9 @@ def _explain_sequences(
     named_batches = sequences.read_texts(data, inputs) if inputs else sequences.load_worst_sequences(run)
     for warning in describe_unseen_inputs(data.encoder, inputs) if data.encoder else ():
         on_message(warning)
-    if len(named_batches) > MAX_INPUTS:
+    if len(named_batches) > _MAX_INPUTS:
         raise UsageError(
-            f"{len(named_batches):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer"
+            f"{len(named_batches):,} inputs are more than the {_MAX_INPUTS} that are explained at a time; give fewer"
         )
     if isinstance(objective, CanFillMask) and not inputs:
         named_batches = [(name, {**batch, "x": objective.mask_inputs(batch)}) for name, batch in named_batches]
@@ -238,7 +238,7 @@ def format_column_values(x: Tensor, part_index: Tensor, parts: Sequence[str], mo
     return texts
 
 
-def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> NamedInputs:
+def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> _NamedInputs:
     """Files, rows or texts, read as the training data were."""
     encoder = model.data.encoder
     if encoder is None:
@@ -246,14 +246,14 @@ def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> NamedInputs:
             f"the run was trained on {model.data.name!r}, whose inputs cannot be read from files; leave them out"
         )
     names, columns = encoder.read(inputs)
-    if len(names) > MAX_INPUTS:
+    if len(names) > _MAX_INPUTS:
         raise UsageError(
-            f"{len(names):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer"
+            f"{len(names):,} inputs are more than the {_MAX_INPUTS} that are explained at a time; give fewer"
         )
-    return NamedInputs(names, TensorSplit(columns, encoder.decoders).batch(torch.arange(len(names)))["x"])
+    return _NamedInputs(names, TensorSplit(columns, encoder.decoders).batch(torch.arange(len(names)))["x"])
 
 
-def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
+def _get_worst_examples(run: Run, model: ExplainedModel) -> _NamedInputs:
     """The test examples with the largest losses, which the run keeps for its report."""
     examples = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= examples.keys() or not len(examples["worst"]):
@@ -263,7 +263,7 @@ def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
     rows = examples["worst"][: sequences.NUM_WORST].tolist()
     y = run.load("test").get("y") if run.has("test.safetensors") else None
     true_labels = [model.data.class_names[int(y[row])] for row in rows] if y is not None and y.ndim == 1 else []
-    return NamedInputs(run.example_names("worst")[: len(rows)], examples["worst_x"][: len(rows)], true_labels)
+    return _NamedInputs(run.example_names("worst")[: len(rows)], examples["worst_x"][: len(rows)], true_labels)
 
 
 def _check_options(model: ExplainedModel, method_names: Sequence[str], layer: str | None, patches: int | None) -> None:

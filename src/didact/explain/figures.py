@@ -22,9 +22,9 @@ from didact.explain.colormap import (
 )
 from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
 
-MAX_BARS = 12      # bars for the strongest parts
-GAP_PX, LINE_HEIGHT = 14, 20
-INK_COLOR, SOFT_COLOR, PAPER_COLOR = "#1d2129", "#5a6270", "#ffffff"
+_MAX_BARS = 12      # bars for the strongest parts
+_GAP_PX, _LINE_HEIGHT = 14, 20
+_INK_COLOR, _SOFT_COLOR, _PAPER_COLOR = "#1d2129", "#5a6270", "#ffffff"
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,21 @@ def render_panels_png(panels: Sequence[Panel], heading: str) -> bytes:
     from PIL import Image, ImageDraw, ImageFont
 
     images = [upscale_nearest(p.image) for p in panels]
-    width = sum(p.shape[2] for p in images) + GAP_PX * (len(images) + 1)
-    height = max(p.shape[1] for p in images) + GAP_PX + 2 * LINE_HEIGHT + 12
-    sheet = Image.new("RGB", (width, height), PAPER_COLOR)
-    draw, left = ImageDraw.Draw(sheet), GAP_PX
+    width = sum(p.shape[2] for p in images) + _GAP_PX * (len(images) + 1)
+    height = max(p.shape[1] for p in images) + _GAP_PX + 2 * _LINE_HEIGHT + 12
+    sheet = Image.new("RGB", (width, height), _PAPER_COLOR)
+    draw, left = ImageDraw.Draw(sheet), _GAP_PX
     large, small = ImageFont.load_default(15), ImageFont.load_default(13)
-    draw.text((GAP_PX, 8), _ellipsize_to_width(heading, width - 2 * GAP_PX, large), fill=INK_COLOR, font=large)
+    draw.text((_GAP_PX, 8), _ellipsize_to_width(heading, width - 2 * _GAP_PX, large), fill=_INK_COLOR, font=large)
     for panel, image in zip(panels, images, strict=True):
         draw.text(
-            (left, LINE_HEIGHT + 9),
+            (left, _LINE_HEIGHT + 9),
             _ellipsize_to_width(panel.title, image.shape[2], small),
-            fill=SOFT_COLOR,
+            fill=_SOFT_COLOR,
             font=small,
         )
-        sheet.paste(Image.fromarray(_to_uint8_array(image)), (left, 2 * LINE_HEIGHT + 10))
-        left += image.shape[2] + GAP_PX
+        sheet.paste(Image.fromarray(_to_uint8_array(image)), (left, 2 * _LINE_HEIGHT + 10))
+        left += image.shape[2] + _GAP_PX
     file = BytesIO()
     sheet.save(file, "PNG", optimize=True)
     return file.getvalue()
@@ -121,7 +121,7 @@ def draw_attribution_bars(
     Each column has its own scale; a bar to the right is evidence for the class, one to the left against it.
     """
     last = list(values.values())[-1]
-    order = last.abs().argsort(descending=True)[:MAX_BARS].tolist()
+    order = last.abs().argsort(descending=True)[:_MAX_BARS].tolist()
     left, column_width, row_height = 230, 150, 21
     top = 58 if title else 34
     width, height = left + column_width * len(values), top + row_height * len(order) + 8

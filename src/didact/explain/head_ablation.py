@@ -30,8 +30,8 @@ from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
 from didact.training.restore import load_model, rebuild
 
-MAX_EXAMPLES = 2000   # validation examples that are evaluated with each head off
-HOW_TO_READ = (
+_MAX_EXAMPLES = 2000   # validation examples that are evaluated with each head off
+_HOW_TO_READ = (
     "Each cell is one head: how a metric of the validation split changes when the head outputs zeros.",
     "Orange: the metric gets worse, the head was needed. Blue: it gets no worse; such a head can be pruned with "
     "didact.adaptation.head_pruning.prune_heads.",
@@ -92,7 +92,7 @@ def make_layer_titles(network: nn.Module) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class SplitSubset:
+class _SplitSubset:
     """Some examples of a split."""
 
     split: Split
@@ -107,12 +107,12 @@ class SplitSubset:
     def decode(self, stored: Batch) -> Batch:
         return self.split.decode(stored)
 
-    def to(self, device: torch.device) -> "SplitSubset":
-        return SplitSubset(self.split.to(device), self.rows)
+    def to(self, device: torch.device) -> "_SplitSubset":
+        return _SplitSubset(self.split.to(device), self.rows)
 
 
 @dataclass(frozen=True)
-class HeadImportance:
+class _HeadImportance:
     """The metrics of a split with all heads, and without each head: by attention layer, a dict for each head."""
 
     full_metrics: dict[str, float]
@@ -135,11 +135,11 @@ def _measure_head_importance(
     batch_size: int,
     precision: Precision,
     on_message: Callable[[str], object] = lambda text: None,
-) -> HeadImportance:
-    """Evaluate up to MAX_EXAMPLES examples, evenly chosen, with each head off in turn.  Michel et al. 2019, sec. 3."""
+) -> _HeadImportance:
+    """Evaluate up to _MAX_EXAMPLES examples, evenly chosen, with each head off in turn.  Michel et al. 2019, sec. 3."""
     network = objective.get_submodule("network")
-    n = min(MAX_EXAMPLES, len(split))
-    subset = SplitSubset(split, torch.arange(n) * len(split) // max(1, n))
+    n = min(_MAX_EXAMPLES, len(split))
+    subset = _SplitSubset(split, torch.arange(n) * len(split) // max(1, n))
 
     def compute_scores() -> dict[str, float]:
         return objective.compute_metrics(evaluate_split(objective, subset, batch_size=batch_size, precision=precision))
@@ -151,7 +151,7 @@ def _measure_head_importance(
         for i in range(attention.num_heads):
             with disable_heads(network, {name: [i]}):
                 ablated_metrics[name].append(compute_scores())
-    return HeadImportance(full_metrics, ablated_metrics, n)
+    return _HeadImportance(full_metrics, ablated_metrics, n)
 
 
 def explain_heads(
@@ -202,7 +202,7 @@ def explain_heads(
     }
 
 
-def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles: dict[str, str]) -> Html:
+def _draw_importance(importance: _HeadImportance, metric: str, mode: str, titles: dict[str, str]) -> Html:
     """A heatmap of layers and heads: the change of a metric without each head."""
     costs = importance.compute_cost(metric, lower_is_better=mode == "min")
     max_cost = max((abs(c) for row in costs.values() for c in row), default=0.0) or 1.0
@@ -227,7 +227,7 @@ def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles:
 
 
 def _write_page(
-    folder: Path, metadata: Any, importance: HeadImportance, modes: dict[str, str], titles: dict[str, str]
+    folder: Path, metadata: Any, importance: _HeadImportance, modes: dict[str, str], titles: dict[str, str]
 ) -> Path:
     """Write index.html, and a figure for each metric."""
     charts = {metric: _draw_importance(importance, metric, mode, titles) for metric, mode in modes.items()}
@@ -247,7 +247,7 @@ def _write_page(
                 tag("p", "didact · explanations", class_="overline"),
                 tag("h1", metadata["recipe"], tag("span", data_suffix)),
             ),
-            make_section("How to read this page", make_note_list(HOW_TO_READ)),
+            make_section("How to read this page", make_note_list(_HOW_TO_READ)),
             make_section(
                 "Head importance",
                 *(tag("figure", chart, class_="wide") for chart in charts.values()),

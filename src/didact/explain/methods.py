@@ -40,16 +40,16 @@ class MethodOptions:
         return self.patches
 
 
-MapFn = Callable[[ExplainedModel, Tensor, int, MethodOptions], Tensor]
+_MapFn = Callable[[ExplainedModel, Tensor, int, MethodOptions], Tensor]
 
 
 @dataclass(frozen=True)
-class Method:
+class _Method:
     """`compute` gives (H, W) for an image or (d,) for the d parts of other inputs; signed: for or against the class."""
 
     title: str
     description: str
-    compute: MapFn
+    compute: _MapFn
     is_signed: bool = False
     needs_gradient: bool = False
 
@@ -90,31 +90,31 @@ def _make_generator(device: torch.device | None = None) -> torch.Generator:
 
 
 IMAGE_METHODS = {
-    "saliency": Method(
+    "saliency": _Method(
         "saliency",
         "|∂s/∂x|: the pixels whose small changes change the score most (Simonyan et al. 2014; Gaba 12.5.1)",
         lambda model, x, c, options: saliency(model.scores, x[None], c)[0],
         needs_gradient=True,
     ),
-    "smooth_grad": Method(
+    "smooth_grad": _Method(
         "SmoothGrad",
         "the mean saliency of 32 noisy copies, in which noise averages out (Smilkov et al. 2017)",
         _compute_smooth_grad,
         needs_gradient=True,
     ),
-    "grad_cam": Method(
+    "grad_cam": _Method(
         "Grad-CAM",
         "relu(Σ α_k A_k): where a layer found evidence for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
         _compute_grad_cam,
         needs_gradient=True,
     ),
-    "occlusion": Method(
+    "occlusion": _Method(
         "occlusion",
         "what the score loses when a gray square covers the pixels (Zeiler and Fergus 2014)",
         _compute_occlusion,
         is_signed=True,
     ),
-    "shapley": Method(
+    "shapley": _Method(
         "Shapley values",
         f"each patch's share of the score: {_SHAPLEY_NOTE} (Gaba 12.5.3)",
         _compute_shapley,
@@ -164,26 +164,26 @@ def _compute_part_shapley(model: ExplainedModel, x: Tensor, c: int, options: Met
 
 
 FEATURE_METHODS = {
-    "saliency": Method(
+    "saliency": _Method(
         "saliency",
         "|∂s/∂x| times the feature's standard deviation: which small change changes the score most (Gaba 12.5.1)",
         _compute_part_saliency,
         needs_gradient=True,
     ),
-    "gradient_times_input": Method(
+    "gradient_times_input": _Method(
         "gradient × input",
         "(x − mean) ∂s/∂x: the score's parts if it were linear (Shrikumar et al. 2017)",
         _compute_gradient_times_input,
         is_signed=True,
         needs_gradient=True,
     ),
-    "occlusion": Method(
+    "occlusion": _Method(
         "occlusion",
         "what the score loses when the value is replaced by the training mean; in a text, when the word is left out",
         _compute_leave_one_out,
         is_signed=True,
     ),
-    "shapley": Method(
+    "shapley": _Method(
         "Shapley values",
         f"each value's share of the score: {_SHAPLEY_NOTE} (Gaba 12.5.3)",
         _compute_part_shapley,

@@ -6,7 +6,7 @@ from torch import Tensor
 from didact.errors import UsageError
 from didact.explain.gradients import ScoreFn, select_class_score
 
-MAX_BATCH_NUMBERS = 2**22  # elements of the masked copies that go through the network at once
+_MAX_BATCH_NUMBERS = 2**22  # elements of the masked copies that go through the network at once
 
 
 @torch.no_grad()
@@ -14,7 +14,7 @@ def score_masked_inputs(
     model_fn: ScoreFn, x: Tensor, target: int | Tensor, keep_masks: Tensor, baseline: Tensor | float = 0.0
 ) -> Tensor:
     """s_c of one input with parts of it at the baseline: (…) input, (M, …) True where it is kept -> (M,)."""
-    chunk_size = max(1, MAX_BATCH_NUMBERS // max(1, x.numel()))
+    chunk_size = max(1, _MAX_BATCH_NUMBERS // max(1, x.numel()))
     b = torch.as_tensor(baseline, dtype=x.dtype, device=x.device)
     return torch.cat(
         [

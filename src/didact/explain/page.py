@@ -19,9 +19,9 @@ from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
 from didact.report.examples import make_image_tag
 from didact.report.page import make_document, make_note_list, make_section, read_css
 
-SIGNED_MAPS_NOTE = "In signed maps, red is evidence for the class and blue against it; in the others, bright is strong."
-BARS_NOTE = "A bar to the right is evidence for the class, one to the left against it; each column has its own scale."
-WARNING = "An explanation shows what the model used, not what is true: a model can be right for the wrong reasons."
+_SIGNED_MAPS_NOTE = "In signed maps, red is evidence for the class and blue against it; in others, bright is strong."
+_BARS_NOTE = "A bar to the right is evidence for the class, one to the left against it; each column has its own scale."
+_WARNING = "An explanation shows what the model used, not what is true: a model can be right for the wrong reasons."
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def write_explanation_page(
         ),
         make_section(
             "How to read this page",
-            tag("p", SIGNED_MAPS_NOTE if is_image else BARS_NOTE, " ", WARNING, class_="summary"),
+            tag("p", _SIGNED_MAPS_NOTE if is_image else _BARS_NOTE, " ", _WARNING, class_="summary"),
             make_note_list(method_notes),
         ),
         *(

@@ -58,7 +58,7 @@ def _make_visible(tokens: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class AttentionLayer:
+class _AttentionLayer:
     """The weights of one attention layer, (heads, T, S), and its tokens."""
 
     title: str
@@ -259,7 +259,7 @@ def _compute_sequence_probability(network: nn.Module, x: Tensor, y: Tensor) -> f
 
 def _make_attention_layers(
     network: nn.Module, weights_by_layer: dict[str, Tensor], input_tokens: list[str], output_tokens: list[str]
-) -> list[AttentionLayer]:
+) -> list[_AttentionLayer]:
     """Every attention layer with its tokens: a decoder attends to its own inputs, and across to the source."""
     attention_layers, decoder_tokens = find_attention_layers(network), ["<bos>", *output_tokens[:-1]]
 
@@ -269,7 +269,7 @@ def _make_attention_layers(
         return (decoder_tokens, decoder_tokens) if name.startswith("decoder.") else (input_tokens, input_tokens)
 
     return [
-        AttentionLayer(title, weights_by_layer[name], *get_both_tokens(name))
+        _AttentionLayer(title, weights_by_layer[name], *get_both_tokens(name))
         for name, title in make_layer_titles(network).items()
     ]
 

@@ -11,7 +11,7 @@ from didact.explain.occlusion import score_masked_inputs
 
 MAX_EXACT_PLAYERS = 10  # up to here all 2^d coalitions are evaluated, beyond that random permutations are sampled
 
-CoalitionValue = Callable[[Tensor], Tensor]  # (M, d), True where a player is in the coalition -> (M,)
+_CoalitionValue = Callable[[Tensor], Tensor]  # (M, d), True where a player is in the coalition -> (M,)
 
 
 def shapley(
@@ -38,7 +38,7 @@ def shapley(
     if d == 0:                                                          # a text without any known word
         return x.new_zeros(len(x), 0)
 
-    def make_value(row: Tensor, c: int) -> CoalitionValue:
+    def make_value(row: Tensor, c: int) -> _CoalitionValue:
         def v(coalitions: Tensor) -> Tensor:                            # index -1: a last column that is always True
             padded = torch.cat([coalitions, torch.ones_like(coalitions[:, :1])], dim=1).to(x.device)
             keep_masks = [keep_mask[:, player_index] for keep_mask in padded.split(512)]
@@ -55,7 +55,7 @@ def shapley(
     return torch.stack(values).to(x)
 
 
-def exact_shapley(v: CoalitionValue, d: int) -> Tensor:
+def exact_shapley(v: _CoalitionValue, d: int) -> Tensor:
     """Exact values from all 2^d coalitions; player i is bit i of a coalition's number."""
     coalition_ids = torch.arange(2**d)
     is_member = (coalition_ids[:, None] >> torch.arange(d)) & 1 == 1              # (2^d, d)
@@ -73,7 +73,7 @@ def exact_shapley(v: CoalitionValue, d: int) -> Tensor:
     return torch.stack(values)
 
 
-def sample_shapley(v: CoalitionValue, d: int, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
+def sample_shapley(v: _CoalitionValue, d: int, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
     """The mean over random permutations of what each player adds; every other permutation is a reversed one.
 
     What is added along a permutation telescopes, so the values sum to v(all) − v(none) however few are sampled.

@@ -19,19 +19,25 @@ if TYPE_CHECKING:
     from didact.inference.chat import ChatModel as ChatModel
     from didact.inference.chat import answer_question as answer_question
     from didact.inference.evaluate import evaluate_splits as evaluate_splits
+    from didact.inference.evaluate_samples import ImageClassifier as ImageClassifier
     from didact.inference.evaluate_samples import inception_quality as inception_quality
     from didact.inference.evaluate_samples import quality_vs_classifier as quality_vs_classifier
     from didact.inference.generate_text import generate_continuations as generate_continuations
     from didact.inference.latent_walks import interpolate_latents as interpolate_latents
     from didact.inference.latent_walks import traverse_latents as traverse_latents
+    from didact.inference.predict import Prediction as Prediction
     from didact.inference.sample_images import inpaint_image as inpaint_image
     from didact.inference.sample_images import save_image_grid as save_image_grid
+    from didact.inference.search import TextEmbedder as TextEmbedder
     from didact.inference.search import load_text_embedder as load_text_embedder
     from didact.inference.search import load_word_vectors as load_word_vectors
     from didact.inference.search import nearest_words as nearest_words
 
 _EXPORTS = {
     "ChatModel": "chat",
+    "ImageClassifier": "evaluate_samples",
+    "Prediction": "predict",
+    "TextEmbedder": "search",
     "answer_question": "chat",
     "evaluate_splits": "evaluate",
     "generate_continuations": "generate_text",

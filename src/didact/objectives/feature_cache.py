@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from didact.data.storage import free_memory
 from didact.layers.drop_path import DropPath
 
-MEMORY_DIVISOR = 8  # the cache fills at most an eighth of the free memory
+_MEMORY_DIVISOR = 8  # the cache fills at most an eighth of the free memory
 
 
 class FeatureCache:
@@ -50,7 +50,7 @@ class FeatureCache:
         recomputed = head(z)    # must be all that follows z: a network may flatten or add something afterwards
         if recomputed.shape != y.shape or not torch.allclose(recomputed, y, atol=1e-5):
             return None
-        return cls(network, [*stochastic_modules, head], free_memory() // MEMORY_DIVISOR)
+        return cls(network, [*stochastic_modules, head], free_memory() // _MEMORY_DIVISOR)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.apply_head(torch.cat([self.get_features(image) for image in x.split(1)]))

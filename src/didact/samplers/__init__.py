@@ -19,10 +19,11 @@ from didact.samplers.ddim import (
     sampling_timesteps,
 )
 from didact.samplers.latent import latent_grid, latent_traversal, lerp, slerp
-from didact.samplers.text_generation import TextGenerator, greedy_decode
+from didact.samplers.text_generation import DecodingCache, TextGenerator, greedy_decode
 from didact.samplers.top_k_top_p import DecodingConfig, filter_logits, sample_token
 
 __all__ = [
+    "DecodingCache",
     "DecodingConfig",
     "SamplingConfig",
     "TextGenerator",

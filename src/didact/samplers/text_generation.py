@@ -14,8 +14,8 @@ from didact.errors import UsageError
 from didact.progress import ProgressCallback, ignore_progress
 from didact.samplers.top_k_top_p import DecodingConfig, sample_token
 
-MIN_VISIBLE_LENGTH = 128   # positions of the cache that a step attends to; doubled whenever they are full
-GRAPH_WARMUP_STEPS = 2     # eager steps before one is captured
+_MIN_VISIBLE_LENGTH = 128   # positions of the cache that a step attends to; doubled whenever they are full
+_GRAPH_WARMUP_STEPS = 2     # eager steps before one is captured
 
 
 class DecodingCache(Protocol):
@@ -130,7 +130,7 @@ class TextGenerator:
             self.step(visible)
         elif visible in self.graphs:
             self.graphs[visible].replay()
-        elif self.warmup_counts.get(visible, 0) < GRAPH_WARMUP_STEPS:
+        elif self.warmup_counts.get(visible, 0) < _GRAPH_WARMUP_STEPS:
             self.warmup_counts[visible] = self.warmup_counts.get(visible, 0) + 1
             self._run_on_side_stream(visible)
         else:
@@ -157,7 +157,7 @@ class TextGenerator:
 
 def visible_length(length: int) -> int:
     """Positions that a step attends to with `length` tokens in the cache: 128, 256, 512, …, a CUDA graph for each."""
-    return max(MIN_VISIBLE_LENGTH, 1 << (length - 1).bit_length())
+    return max(_MIN_VISIBLE_LENGTH, 1 << (length - 1).bit_length())
 
 
 @torch.no_grad()

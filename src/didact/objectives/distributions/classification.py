@@ -69,7 +69,7 @@ class Categorical(Likelihood):
         return to_floats({
             "accuracy": metrics.accuracy(out, y),
             **({"top5": metrics.top_k_accuracy(out, y, 5)} if self.num_classes > 5 else {}),
-            **macro_means(confusion),
+            **_macro_means(confusion),
             "auroc": metrics.auroc(p, y),
             "calibration_error": metrics.calibration_error(p, y),
         })
@@ -126,7 +126,7 @@ class Bernoulli(Likelihood):
             "precision": metrics.precision(confusion)[1],
             "recall": metrics.recall(confusion)[1],
             "f1": metrics.f1(confusion)[1],
-            **macro_means(confusion),
+            **_macro_means(confusion),
             "auroc": metrics.auroc(out[:, 0], y),  # of the logit, which still orders saturated probabilities
             "calibration_error": metrics.calibration_error(p, y),
         })
@@ -206,7 +206,7 @@ def make_likelihood(
     return Categorical(num_classes, label_smoothing=label_smoothing, weights=weights)
 
 
-def macro_means(counts: Tensor) -> dict[str, Tensor]:
+def _macro_means(counts: Tensor) -> dict[str, Tensor]:
     """Macro averages of precision, recall and F1: each class counts the same, however rare it is."""
     each = {"precision": metrics.precision, "recall": metrics.recall, "f1": metrics.f1}
     return {f"{name}_macro": metrics.macro_average(of(counts), counts) for name, of in each.items()}

@@ -72,7 +72,7 @@ class Categorical(PixelDistribution):
         return levels
 
 
-PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {
+_PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {
     "bernoulli": Bernoulli,
     "gaussian": Gaussian,
     "categorical": Categorical,
@@ -81,5 +81,5 @@ PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {
 
 def make_pixel_distribution(name: str, *, levels: int = 16) -> PixelDistribution:
     """The pixel likelihood of a name."""
-    kind = look_up("pixel likelihood", name, PIXEL_DISTRIBUTIONS)
+    kind = look_up("pixel likelihood", name, _PIXEL_DISTRIBUTIONS)
     return Categorical(levels) if kind is Categorical else kind()

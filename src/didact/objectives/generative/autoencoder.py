@@ -9,7 +9,7 @@ from didact.models.generative.autoencoder import Autoencoder
 from didact.objectives.base import Objective
 from didact.samplers.latent import GRID_SIZE, lerp, seeded_generator, standard_normal, to_grid
 
-NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
+_NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
 
 
 class ReconstructionObjective(Objective):
@@ -44,10 +44,12 @@ class AutoencoderObjective(ReconstructionObjective):
         self.network, self.input_noise, self.mask_ratio = network, input_noise, mask_ratio
         g = torch.Generator().manual_seed(0)
         self.register_buffer(
-            "noises", torch.randn(NUM_EVAL_NOISES if input_noise else 1, *shape, generator=g), persistent=False
+            "noises", torch.randn(_NUM_EVAL_NOISES if input_noise else 1, *shape, generator=g), persistent=False
         )
         self.register_buffer(
-            "mask_noise", torch.rand(NUM_EVAL_NOISES if mask_ratio else 1, 1, *shape[1:], generator=g), persistent=False
+            "mask_noise",
+            torch.rand(_NUM_EVAL_NOISES if mask_ratio else 1, 1, *shape[1:], generator=g),
+            persistent=False,
         )
 
     def corrupt(self, x: Tensor, e: Tensor, u: Tensor) -> Tensor:

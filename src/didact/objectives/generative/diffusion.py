@@ -33,7 +33,7 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, see
 
 # Inpainting takes each step several times: in a single pass the unknown part would not adapt to the known one.
 REPAINT_RESAMPLES = 5
-GOLDEN_FRACTION = 0.6180339887  # its multiples modulo 1 are evenly spread over the unit interval
+_GOLDEN_FRACTION = 0.6180339887  # its multiples modulo 1 are evenly spread over the unit interval
 
 
 class Inpainting(NamedTuple):
@@ -113,7 +113,7 @@ class DenoisingObjective(GenerativeObjective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         row = batch["row"]
         # the same timestep and noise for an example in every evaluation
-        t = self.to_timestep((row.double() * GOLDEN_FRACTION % 1).float())
+        t = self.to_timestep((row.double() * _GOLDEN_FRACTION % 1).float())
         loss = self.per_example_loss(batch["x"], self.get_labels(batch), t, self.noises[row % NUM_EVAL_SAMPLES])
         return {"loss": loss, **self.compare_samples(batch)}
 

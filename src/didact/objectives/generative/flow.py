@@ -12,9 +12,9 @@ from didact.models.generative.realnvp import NormalizingFlow
 from didact.objectives.base import Objective
 from didact.samplers.latent import GRID_SIZE, lerp, seeded_generator, to_grid
 
-NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
-DENSITY_SIZE_PX = 96     # side of the density map of the report
-LOGIT_MARGIN = 0.05      # keeps the logit of a pixel finite
+_NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
+_DENSITY_SIZE_PX = 96     # side of the density map of the report
+_LOGIT_MARGIN = 0.05      # keeps the logit of a pixel finite
 
 
 class FlowObjective(Objective):
@@ -53,32 +53,32 @@ class FlowObjective(Objective):
         x = batch["x"]
         if x.ndim != 2 or x.shape[1] != 2:
             return {}
-        samples = self._sample_points(20 * DENSITY_SIZE_PX, seeded_generator(x))
+        samples = self._sample_points(20 * _DENSITY_SIZE_PX, seeded_generator(x))
         low, high = samples.quantile(0.002, dim=0), samples.quantile(0.998, dim=0)
         right, up = (
-            low[k] + torch.linspace(0, 1, DENSITY_SIZE_PX, device=x.device) * (high - low)[k] for k in range(2)
+            low[k] + torch.linspace(0, 1, _DENSITY_SIZE_PX, device=x.device) * (high - low)[k] for k in range(2)
         )
         # image rows from the top, as points (right, up)
         grid = torch.cartesian_prod(up.flip(0), right).flip(1)
         density = self.log_p(grid).exp()
         density_and_samples = torch.stack(
-            [(density / density.max()).view(DENSITY_SIZE_PX, DENSITY_SIZE_PX), _histogram2d(samples, low, high)]
+            [(density / density.max()).view(_DENSITY_SIZE_PX, _DENSITY_SIZE_PX), _histogram2d(samples, low, high)]
         )
         return {"density": density_and_samples[None, :, None], "density limits": torch.stack([low, high])}
 
 
 def _histogram2d(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The pixels that contain a point: (n, 2) -> (DENSITY_SIZE_PX, DENSITY_SIZE_PX)."""
-    pixel = ((x - low) / (high - low) * DENSITY_SIZE_PX).long()
-    is_inside = ((pixel >= 0) & (pixel < DENSITY_SIZE_PX)).all(1)
+    """The pixels that contain a point: (n, 2) -> (_DENSITY_SIZE_PX, _DENSITY_SIZE_PX)."""
+    pixel = ((x - low) / (high - low) * _DENSITY_SIZE_PX).long()
+    is_inside = ((pixel >= 0) & (pixel < _DENSITY_SIZE_PX)).all(1)
     right, up = pixel[is_inside].T
-    counts = torch.zeros(DENSITY_SIZE_PX * DENSITY_SIZE_PX, device=x.device)
+    counts = torch.zeros(_DENSITY_SIZE_PX * _DENSITY_SIZE_PX, device=x.device)
     return (
         counts.index_add(
-            0, (DENSITY_SIZE_PX - 1 - up) * DENSITY_SIZE_PX + right, torch.ones_like(right, dtype=counts.dtype)
+            0, (_DENSITY_SIZE_PX - 1 - up) * _DENSITY_SIZE_PX + right, torch.ones_like(right, dtype=counts.dtype)
         )
         .clamp(max=1)
-        .view(DENSITY_SIZE_PX, DENSITY_SIZE_PX)
+        .view(_DENSITY_SIZE_PX, _DENSITY_SIZE_PX)
     )
 
 
@@ -101,17 +101,17 @@ class ImageFlowObjective(Objective):
         super().__init__()
         self.network, self.levels = network, levels
         self.register_buffer(
-            "noises", torch.rand(NUM_EVAL_NOISES, *shape, generator=torch.Generator().manual_seed(0)), persistent=False
+            "noises", torch.rand(_NUM_EVAL_NOISES, *shape, generator=torch.Generator().manual_seed(0)), persistent=False
         )
 
     def dequantize(self, x: Tensor, u: Tensor) -> Tensor:
         """w = e + (1 − 2e) (level + u)/L."""
-        return LOGIT_MARGIN + (1 - 2 * LOGIT_MARGIN) * ((x * (self.levels - 1)).round() + u) / self.levels
+        return _LOGIT_MARGIN + (1 - 2 * _LOGIT_MARGIN) * ((x * (self.levels - 1)).round() + u) / self.levels
 
     def compute_bits(self, x: Tensor, u: Tensor) -> Tensor:
         """Bits per dimension of each image: on average over u no less than those of P(x)."""
         w = self.dequantize(x, u)
-        log_det = (log(1 - 2 * LOGIT_MARGIN) - w.log() - (1 - w).log()).flatten(1).sum(1)      # of dlogit(w)/dv
+        log_det = (log(1 - 2 * _LOGIT_MARGIN) - w.log() - (1 - w).log()).flatten(1).sum(1)      # of dlogit(w)/dv
         log_p: Tensor = self.network(w.logit()) + log_det
         return bits_per_dim(log_p - x[0].numel() * log(self.levels), x[0].numel())
 
@@ -121,7 +121,7 @@ class ImageFlowObjective(Objective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         x, row = batch["x"], batch["row"]
         return {
-            "loss": self.compute_bits(x, self.noises[row % NUM_EVAL_NOISES]),
+            "loss": self.compute_bits(x, self.noises[row % _NUM_EVAL_NOISES]),
             "size": torch.full_like(row, x[0].numel()),
         }
 
@@ -131,7 +131,7 @@ class ImageFlowObjective(Objective):
 
     def decode(self, z: Tensor) -> Tensor:
         """Latents -> images in [0, 1], on their levels."""
-        v = (self.network.decode(z).sigmoid() - LOGIT_MARGIN) / (1 - 2 * LOGIT_MARGIN)
+        v = (self.network.decode(z).sigmoid() - _LOGIT_MARGIN) / (1 - 2 * _LOGIT_MARGIN)
         return (v * self.levels).floor().clamp(0, self.levels - 1) / (self.levels - 1)
 
     def sample_latents(self, n: int, generator: Generator) -> Tensor:

@@ -38,7 +38,7 @@ def cosine_betas(T: int, s: float = 0.008) -> Tensor:
     return (1 - f[1:] / f[:-1]).clamp(max=0.999)
 
 
-BETA_SCHEDULES: dict[str, Callable[[int], Tensor]] = {
+_BETA_SCHEDULES: dict[str, Callable[[int], Tensor]] = {
     "linear": linear_betas,
     "linear_fixed": linear_betas_fixed,
     "cosine": cosine_betas,
@@ -55,7 +55,7 @@ class NoiseSchedule(nn.Module):
         super().__init__()
         self.timesteps = timesteps
         beta = torch.cat(
-            [torch.zeros(1, dtype=torch.float64), look_up("noise schedule", schedule, BETA_SCHEDULES)(timesteps)]
+            [torch.zeros(1, dtype=torch.float64), look_up("noise schedule", schedule, _BETA_SCHEDULES)(timesteps)]
         )
         self.register_buffer("beta", beta.float(), persistent=False)
         self.register_buffer("alpha_bar", (1 - beta).cumprod(0).float(), persistent=False)
@@ -86,13 +86,13 @@ class NoiseSchedule(nn.Module):
 
 
 # What the network predicts, and x_0 and ε from it: given x_t = a x_0 + σ ε, each of the three gives the others.
-X0AndEps = tuple[Tensor, Tensor]
+_X0AndEps = tuple[Tensor, Tensor]
 PREDICTION_TARGETS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "noise": lambda x0, eps, a, sigma: eps,
     "image": lambda x0, eps, a, sigma: x0,
     "velocity": lambda x0, eps, a, sigma: a * eps - sigma * x0,          # Salimans and Ho 2022
 }
-TO_X0_AND_EPS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], X0AndEps]] = {   # (out, x_t, a, σ) -> x_0, ε
+TO_X0_AND_EPS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], _X0AndEps]] = {   # (out, x_t, a, σ) -> x_0, ε
     "noise": lambda eps, x, a, sigma: ((x - sigma * eps) / a, eps),
     "image": lambda x0, x, a, sigma: (x0, (x - a * x0) / sigma),
     "velocity": lambda v, x, a, sigma: (a * x - sigma * v, sigma * x + a * v),

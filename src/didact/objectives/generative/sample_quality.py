@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from didact.data.core import Batch, Data
 from didact.metrics.generative import class_metrics, gaussian_frechet_distance, inception_score
 
-THUMBNAIL_SIZE_PX = 8     # side of the thumbnails
-REFEREE_METRICS = (
+_THUMBNAIL_SIZE_PX = 8     # side of the thumbnails
+_REFEREE_METRICS = (
     "class_coverage",
     "class_entropy",
     "rarest",
@@ -20,7 +20,8 @@ REFEREE_METRICS = (
 
 def make_thumbnails(x: Tensor) -> Tensor:
     """Images as means over at most 8×8 tiles: (B, C, H, W) -> (B, C · 64)."""
-    return F.adaptive_avg_pool2d(x, (min(THUMBNAIL_SIZE_PX, x.shape[2]), min(THUMBNAIL_SIZE_PX, x.shape[3]))).flatten(1)
+    height, width = (min(_THUMBNAIL_SIZE_PX, side) for side in x.shape[2:])
+    return F.adaptive_avg_pool2d(x, (height, width)).flatten(1)
 
 
 def classifier_loss(referee: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -74,14 +75,14 @@ def metric_notes(
         return (
             f"frechet: of standardized rows, {counts}; it compares means and covariances only",
         )
-    width, height = (min(THUMBNAIL_SIZE_PX, n) for n in (data.shape[2], data.shape[1]))
+    width, height = (min(_THUMBNAIL_SIZE_PX, n) for n in (data.shape[2], data.shape[1]))
     frechet_note = (
         f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --classifier RUN computes it in "
         "a classifier's features (FID)"
     )
     if not referee:
         return (frechet_note,)
-    names = ", ".join([*REFEREE_METRICS, "class_accuracy"] if conditional else REFEREE_METRICS)
+    names = ", ".join([*_REFEREE_METRICS, "class_accuracy"] if conditional else _REFEREE_METRICS)
     return (
         frechet_note,
         f"{names}: by a referee, a small classifier trained alongside; its accuracy on real images is referee_accuracy",

@@ -12,8 +12,8 @@ from didact.models.generative.realnvp import NormalizingFlow
 from didact.objectives.generative.flow import FlowObjective, sample_noise
 from didact.objectives.generative.table_rows import NUM_TABLE_SAMPLES, RowLayout
 
-NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
-TAIL_CUTOFF = 1e-3       # a missing number becomes normal noise without this part of either tail: it stays finite
+_NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
+_TAIL_CUTOFF = 1e-3       # a missing number becomes normal noise without this part of either tail: it stays finite
 
 
 class TableFlow(FlowObjective):
@@ -42,7 +42,7 @@ class TableFlow(FlowObjective):
         self.register_buffer("is_discrete", is_discrete, persistent=False)
         self.register_buffer(
             "noises",
-            torch.rand(NUM_EVAL_NOISES, len(column_index), generator=torch.Generator().manual_seed(0)),
+            torch.rand(_NUM_EVAL_NOISES, len(column_index), generator=torch.Generator().manual_seed(0)),
             persistent=False,
         )
         if train is not None:
@@ -82,9 +82,9 @@ class TableFlow(FlowObjective):
         present = (
             torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.presence_mask(r))[:, self.column_index] > 0.5
         )
-        z = torch.special.ndtri(TAIL_CUTOFF + (1 - 2 * TAIL_CUTOFF) * u)
+        z = torch.special.ndtri(_TAIL_CUTOFF + (1 - 2 * _TAIL_CUTOFF) * u)
         v = torch.where(present, self.flatten_rows(r) + (u - 0.5) * self.step_sizes(), self.mean + self.std * z)
-        log_q = -0.5 * (z.square() + log(2 * pi)) - self.std.log() - log(1 - 2 * TAIL_CUTOFF)
+        log_q = -0.5 * (z.square() + log(2 * pi)) - self.std.log() - log(1 - 2 * _TAIL_CUTOFF)
         return v, (log_q * ~present).sum(1)
 
     def nll(self, batch: Batch, u: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class TableFlow(FlowObjective):
         return {"loss": self.nll(batch, u).mean()}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
-        return {"loss": self.nll(batch, self.noises[batch["row"] % NUM_EVAL_NOISES])}
+        return {"loss": self.nll(batch, self.noises[batch["row"] % _NUM_EVAL_NOISES])}
 
     def sample_latents(self, n: int, generator: Generator) -> Tensor:
         return sample_noise(n, self.network, generator)

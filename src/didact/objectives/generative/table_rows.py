@@ -27,7 +27,7 @@ from didact.objectives.distributions.pixels import PixelDistribution
 from didact.samplers.latent import seeded_generator
 
 NUM_TABLE_SAMPLES = 512     # rows for the report
-EDGE_HEAP_FRACTION = 0.05   # from this fraction of the training rows at an edge, the table itself is cut off there
+_EDGE_HEAP_FRACTION = 0.05   # from this fraction of the training rows at an edge, the table itself is cut off there
 
 
 class RowLayout(nn.Module):
@@ -93,7 +93,7 @@ class RowLayout(nn.Module):
         low, high = values.amin(0), values.amax(0)
         self.low[self.numbers], self.high[self.numbers] = low, high
         self.heaped[:, self.numbers] = torch.stack(
-            [(values == edge).double().mean(0) > EDGE_HEAP_FRACTION for edge in (low, high)]
+            [(values == edge).double().mean(0) > _EDGE_HEAP_FRACTION for edge in (low, high)]
         )
         self.decimals[self.numbers] = torch.tensor([float(infer_decimals(column)) for column in values.T])
 

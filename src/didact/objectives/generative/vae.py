@@ -26,7 +26,7 @@ from didact.samplers.latent import (
     to_grid,
 )
 
-NUM_EVAL_NOISES = 64  # fixed noise vectors that evaluation uses in turn
+_NUM_EVAL_NOISES = 64  # fixed noise vectors that evaluation uses in turn
 
 
 def kl_standard_normal(mu: Tensor, log_variance: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class VAEObjective(Objective):
         # counted on the device: β also rises inside a captured CUDA graph, which never runs Python again
         self.register_buffer("steps_taken", torch.zeros(()))
         noises = torch.randn(
-            NUM_EVAL_NOISES, num_samples, network.latent_dim, generator=torch.Generator().manual_seed(0)
+            _NUM_EVAL_NOISES, num_samples, network.latent_dim, generator=torch.Generator().manual_seed(0)
         )
         self.register_buffer("noises", noises, persistent=False)
 
@@ -135,7 +135,7 @@ class VAEObjective(Objective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         x, y = self.get_inputs(batch), self.get_labels(batch)
         mu, log_variance = self.network.encode(x, y)
-        z = mu + (0.5 * log_variance).exp() * self.noises[batch["row"] % NUM_EVAL_NOISES].movedim(1, 0)
+        z = mu + (0.5 * log_variance).exp() * self.noises[batch["row"] % _NUM_EVAL_NOISES].movedim(1, 0)
         nll, kl_per_dim = self.reconstruction_nll(x, y, z), kl_standard_normal(mu, log_variance)
         kl = kl_per_dim.sum(1)
         bound = iwae_bound(log_normal(z) - log_normal(z, mu, log_variance) - nll)

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from didact.objectives.text.causal_lm import CausalLanguageModel as CausalLanguageModel
+    from didact.objectives.text.causal_lm import Decoder as Decoder
     from didact.objectives.text.causal_lm import GenerativeLanguageModel as GenerativeLanguageModel
+    from didact.objectives.text.causal_lm import IncrementalDecoder as IncrementalDecoder
     from didact.objectives.text.language_model import LanguageModel as LanguageModel
     from didact.objectives.text.language_model import next_token_loss as next_token_loss
     from didact.objectives.text.language_model import perplexity as perplexity
     from didact.objectives.text.masked_lm import MaskedLanguageModel as MaskedLanguageModel
+    from didact.objectives.text.seq2seq import EncoderDecoder as EncoderDecoder
     from didact.objectives.text.seq2seq import Seq2SeqObjective as Seq2SeqObjective
     from didact.objectives.text.tagging import TaggingObjective as TaggingObjective
     from didact.objectives.text.word2vec import NegativeSamplingObjective as NegativeSamplingObjective
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "CausalLanguageModel": "causal_lm",
+    "Decoder": "causal_lm",
+    "EncoderDecoder": "seq2seq",
     "GenerativeLanguageModel": "causal_lm",
+    "IncrementalDecoder": "causal_lm",
     "LanguageModel": "language_model",
     "MaskedLanguageModel": "masked_lm",
     "NegativeSamplingObjective": "word2vec",

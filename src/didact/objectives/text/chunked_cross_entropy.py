@@ -16,8 +16,8 @@ from didact.layers.matmul_dtype import matmul_dtype
 from didact.objectives.text.language_model import IGNORE_INDEX
 
 CHUNK_TOKENS = 8192         # tokens per chunk
-VOCABULARY_MULTIPLE = 64    # the output matrix is padded to a multiple of this: tensor cores are faster on such sizes
-HAS_TRITON = find_spec("triton") is not None  # once, at import: torch.compile cannot trace it
+_VOCABULARY_MULTIPLE = 64    # the output matrix is padded to a multiple of this: tensor cores are faster on such sizes
+_HAS_TRITON = find_spec("triton") is not None  # once, at import: torch.compile cannot trace it
 # `kernels.cross_entropy` instead of several operations: on an H200 0.62 instead of 1.03 ms a chunk, and a step of GPT-2
 # needs 5 GB less
 USE_FUSED_KERNEL = True
@@ -38,7 +38,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, w: Tensor, y: Tensor, chunk_size: int) -> Tensor:
         vocab_size, dtype = len(w), matmul_dtype(h)
-        padded_w = F.pad(w, (0, 0, 0, -vocab_size % VOCABULARY_MULTIPLE)).to(dtype)
+        padded_w = F.pad(w, (0, 0, 0, -vocab_size % _VOCABULARY_MULTIPLE)).to(dtype)
         n = (y != IGNORE_INDEX).sum().clamp(min=1)
         loss = torch.zeros((), device=h.device)
         dh, dw = [], torch.zeros(padded_w.shape, device=h.device)    # dW accumulates in float32 whatever the dtype
@@ -63,7 +63,7 @@ def _cross_entropy_and_grad(z: Tensor, y: Tensor, vocab_size: int) -> tuple[Tens
 
     The gradient is not yet divided by n: half precision would lose its small entries.
     """
-    if USE_FUSED_KERNEL and z.is_cuda and HAS_TRITON and z.dtype in (torch.bfloat16, torch.float16):
+    if USE_FUSED_KERNEL and z.is_cuda and _HAS_TRITON and z.dtype in (torch.bfloat16, torch.float16):
         from didact.kernels.cross_entropy import fused_cross_entropy
 
         return fused_cross_entropy(z, y, vocab_size, IGNORE_INDEX).sum(), z

@@ -13,8 +13,8 @@ from didact.models.text.word2vec import Word2Vec
 from didact.objectives.base import Objective
 
 Word2VecArchitecture = Literal["skipgram", "cbow"]
-NUM_NEIGHBORS = 8             # nearest neighbors of a word in the report
-NUM_EVAL_NOISE_WORDS = 500    # noise words that a held-out pair is compared with
+_NUM_NEIGHBORS = 8             # nearest neighbors of a word in the report
+_NUM_EVAL_NOISE_WORDS = 500    # noise words that a held-out pair is compared with
 
 
 def negative_sampling(true: Tensor, noise: Tensor, k: float) -> Tensor:
@@ -93,9 +93,9 @@ class NegativeSamplingObjective(Objective):
         `auroc` is the fraction of the noise words with a lower score than the true one.
         """
         h, o = self.hidden_and_targets(batch)
-        quantiles = (torch.arange(NUM_EVAL_NOISE_WORDS, device=o.device) + 0.5) / NUM_EVAL_NOISE_WORDS
+        quantiles = (torch.arange(_NUM_EVAL_NOISE_WORDS, device=o.device) + 0.5) / _NUM_EVAL_NOISE_WORDS
         true, noise = self.scores(h, o, self.sample_negatives(quantiles))
-        auroc = (true[..., None] > noise[:, None]).sum(-1) / NUM_EVAL_NOISE_WORDS
+        auroc = (true[..., None] > noise[:, None]).sum(-1) / _NUM_EVAL_NOISE_WORDS
         weights = self.pair_weights(batch, o)
         n = weights.sum(1)
         columns = {"loss": negative_sampling(true, noise[:, None], self.num_negatives), "auroc": auroc}
@@ -129,7 +129,7 @@ class NegativeSamplingObjective(Objective):
         similarity, index = nearest(
             table[probes[:, 0]],
             table,
-            min(NUM_NEIGHBORS, len(table) - 3),
+            min(_NUM_NEIGHBORS, len(table) - 3),
             exclude=torch.cat([probes, special_tokens], dim=1),
         )
         first = torch.stack([probes, torch.ones_like(probes)], dim=-1)

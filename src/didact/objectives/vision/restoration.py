@@ -15,7 +15,7 @@ from didact.layers.conv.tiled_inference import TiledInference
 from didact.metrics.images import gaussian_blur
 from didact.objectives.base import Objective
 
-NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
+_NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RestorationObjective(Objective):
     ):
         super().__init__()
         self.network, self.degradation, self.distance = network, degradation, distance
-        num_noises = NUM_EVAL_NOISES if isinstance(degradation, AddNoise) else 1
+        num_noises = _NUM_EVAL_NOISES if isinstance(degradation, AddNoise) else 1
         self.register_buffer(
             "noises", torch.randn(num_noises, *shape, generator=torch.Generator().manual_seed(0)), persistent=False
         )
