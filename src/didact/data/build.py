@@ -88,7 +88,9 @@ def build_data(
         class_counts={part: _count_classes(splits[part], e.task, len(e.class_names)) for part in SPLITS},
         fingerprint=e.fingerprint or _compute_fingerprint(all_examples),
         notes=tuple(e.notes),
-        **splits,
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits["test"],
     )
     return add_health_notes(data)
 
