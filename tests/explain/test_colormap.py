@@ -1,4 +1,4 @@
-"""Colours that keep the order, tiles in their places, bars on the right side."""
+"""Colormaps keep the order, tiles their positions, bars the right side."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_overlay_heatmap_keeps_the_image_where_the_map_is_zero():
     heat[1, 2] = -3.0
     overlay_image = overlay_heatmap(image, heat, signed=True)
     assert overlay_image.shape == (3, 4, 6)
-    # blue there, grey elsewhere
+    # blue there, gray elsewhere
     assert overlay_image[2, 1, 2] > overlay_image[0, 1, 2] and torch.equal(overlay_image[0, 0], overlay_image[2, 0])
 
 

@@ -1,4 +1,4 @@
-"""Explanations of a network that learned a known cause: they point at it."""
+"""Explanations of a network that learned a known cause point at it."""
 
 import pytest
 import torch
@@ -9,8 +9,7 @@ from didact.explain import grad_cam, occlusion, patch_grid, saliency, shapley, s
 
 
 def make_marked_images(n, seed):
-    """Noise of 16 × 16; where the class is 1, a dark cross of 4 × 4 in one of 16 places, where it is 0, a dark
-    ring. -> x, y, place."""
+    """Noise of 16 × 16; class 1 has a dark cross of 4 × 4 in one of 16 cells, class 0 a dark ring. -> x, y, cell."""
     g = torch.Generator().manual_seed(seed)
     x = 0.5 + 0.1 * torch.randn(n, 1, 16, 16, generator=g)
     y, position = (torch.randint(bound, (n,), generator=g) for bound in (2, 16))
@@ -45,7 +44,7 @@ def trained_model():
 
 
 def compute_hit_rate(heat, position):
-    """How often the strongest of 16 places is the one with the mark: by chance 1/16."""
+    """How often the strongest of 16 cells is the one with the mark: 1/16 by chance."""
     predicted_position = F.adaptive_avg_pool2d(heat[:, None], 4).flatten(1).argmax(1)
     return float((predicted_position == position).float().mean())
 

@@ -1,4 +1,4 @@
-"""`didact explain` on runs of every kind: page, figures, numbers, and one line for each mistake."""
+"""`didact explain` on runs of every kind: page, figures, numbers, and one-line errors."""
 
 import json
 import re
@@ -29,7 +29,7 @@ REVIEWS = "review,mood\n" + "".join(
 
 @pytest.fixture(scope="module")
 def runs_folder(tmp_path_factory):
-    """A run of each kind, seconds of training each."""
+    """A run of each kind, trained for seconds."""
     root = tmp_path_factory.mktemp("explain")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
@@ -100,7 +100,7 @@ def test_explanations_of_an_earlier_call_are_removed(workdir):
     Path("elsewhere").mkdir(exist_ok=True)
     Path("elsewhere/mine.png").write_bytes(b"kept")
     explain_run(Run(Path("images")), ["one.png"], methods=("saliency",), out_dir=Path("elsewhere"))
-    assert Path("elsewhere/mine.png").read_bytes() == b"kept"                # a folder of one's own is not swept
+    assert Path("elsewhere/mine.png").read_bytes() == b"kept"                # other folders are not cleared
 
 
 def test_explain_run_is_deterministic(workdir):
@@ -143,7 +143,7 @@ def test_table_is_explained_by_its_columns(workdir, capsys):
     code, out, _ = run_explain(capsys, "table", "size=6.5,colour=red", "--json")
     explanation = json.loads(out)["explained"][0]
     assert code == 0 and set(explanation["methods"]) == {"saliency", "gradient_times_input", "occlusion", "shapley"}
-    assert explanation["predicted"] == "yes"                         # sold where the size is large, whatever the colour
+    assert explanation["predicted"] == "yes"                         # sold where the size is large, whatever the color
     shares = explanation["methods"]["shapley"]
     assert set(shares) == {"size", "colour"} and shares["size"] > 3 * abs(shares["colour"])
     svg_text = Path(explanation["figure"]).read_text()

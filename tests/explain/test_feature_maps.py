@@ -25,8 +25,10 @@ def make_small_cnn(inplace=False):
 
 
 def test_grad_cam_before_a_mean_is_the_class_activation_map():
-    """With a mean and an affine head behind the maps, α_k = w_ck / hw: Grad-CAM is CAM (Selvaraju et al. 2017, sec.
-    3.1)."""
+    """With global average pooling and a linear head, α_k = w_ck / hw and Grad-CAM is CAM.
+
+    Selvaraju et al. 2017, sec. 3.1.
+    """
     model, x = make_small_cnn(), torch.rand(3, 2, 8, 12)
     a = model[:6](x).detach()
     cam = torch.relu(torch.einsum("k,bkhw->bhw", model[-1].weight[1].detach() / 24, a))      # 4 × 6 places
@@ -36,7 +38,7 @@ def test_grad_cam_before_a_mean_is_the_class_activation_map():
 
 @pytest.mark.parametrize("layer", ["0", "1", "2", "4", "5"])
 def test_grad_cam_accepts_in_place_activations(layer):
-    """The course's hook fails behind them (mistake M56)."""
+    """The course's hook fails after them (mistake M56)."""
     x = torch.rand(2, 2, 8, 12)
     torch.testing.assert_close(
         grad_cam(make_small_cnn(True), x, 2, layer=layer), grad_cam(make_small_cnn(False), x, 2, layer=layer)
@@ -63,13 +65,13 @@ def test_every_image_classifier_has_feature_maps(name):
     layer = find_last_map_layer(model, model, x)
     maps = feature_maps(model, x, layer)
     assert maps.shape[2] * maps.shape[3] > 1
-    # one class alone may find nothing for it
+    # a single class may find no evidence
     heat = grad_cam(model, x, 0) + grad_cam(model, x, 1) + grad_cam(model, x, 2)
     assert heat.shape == (len(x), *x.shape[2:]) and heat.isfinite().all() and heat.any()
 
 
 def test_last_map_layer_of_a_vit_is_before_its_last_attention():
-    """Behind it only the class token is read: the slope at the patches is zero."""
+    """After it only the class token is read: the gradient of the patches is zero."""
     keywords, x = MODELS["vit_tiny"].model_class.example()
     model = MODELS["vit_tiny"](**keywords).eval()
     assert find_last_map_layer(model, model, x) is model.encoder.layers[-1].ln_1

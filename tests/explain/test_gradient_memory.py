@@ -1,4 +1,4 @@
-"""Gates and fading gradients beside PyTorch's fused cells and a closed form."""
+"""Gates and gradient norms over time against PyTorch's fused cells and closed forms."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_gradient_decay_of_mamba_and_mlstm_is_the_slope_of_the_state(cell, layer
     def compute_final_state(s):
         if cell == "mamba":
             return mixer.forward_from_state(inputs[:, 3:], (state[0], s))[1][1]
-        unit = state[2].exp()[..., None, None]                            # it is kept as C / e^m
+        unit = state[2].exp()[..., None, None]                            # it is stored as C / e^m
         c, _, m = mixer.forward_from_state(inputs[:, 3:], (s / unit, *state[1:]))[1]
         return c * m.exp()[..., None, None]
 

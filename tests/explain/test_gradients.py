@@ -1,4 +1,4 @@
-"""Saliency, SmoothGrad and gradient × input against slopes that are known in closed form."""
+"""Saliency, SmoothGrad and gradient × input against gradients in closed form."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ A = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.0, -4.0]])
 
 
 def quadratic(x):
-    """s_c = Σ a_ci x_i² / 2, whose slope is a_ci x_i."""
+    """s_c = Σ a_ci x_i² / 2, whose gradient is a_ci x_i."""
     return (x.flatten(1) ** 2 / 2) @ A.T
 
 
@@ -30,7 +30,7 @@ def test_saliency_takes_the_strongest_channel():
 
 
 def test_smooth_grad_averages_the_slope_under_noise():
-    """s = x³/3 has the slope x²; with noise of deviation σ its mean is x² + σ²."""
+    """s = x³/3 has the gradient x²; with noise of standard deviation σ its mean is x² + σ²."""
     x = torch.tensor([0.0, 1.0, 2.0]).expand(4000, 3)
     mean_slope = smooth_grad(
         lambda x: (x**3 / 3).sum(1, keepdim=True),

@@ -1,4 +1,4 @@
-"""`didact explain` on networks that read tokens in their order."""
+"""`didact explain` on networks that read sequences."""
 
 import json
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ from didact.training.restore import load_model, rebuild
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run of each kind, seconds of training each."""
+    """A run of each kind, trained for seconds."""
     folder = str(tmp_path_factory.mktemp("runs"))
     small_options = {"num_layers": 2, "num_heads": 2, "embed_dim": 16}
     return {
@@ -74,7 +74,7 @@ def test_record_attention_equals_the_networks_attention_maps():
         with record_attention(network) as recorded_weights:
             out = network(x)
         torch.testing.assert_close(torch.stack(list(recorded_weights.values()), dim=1), network.attention_maps(x))
-        assert torch.equal(network(x), out) and len(recorded_weights) == 2                    # nothing is left behind
+        assert torch.equal(network(x), out) and len(recorded_weights) == 2                    # no hook remains
 
 
 @torch.no_grad()
@@ -194,12 +194,12 @@ def test_attention_maps_color_negative_weights_apart(monkeypatch):
     weights = torch.tensor([[[0.5, -0.5], [0.0, 0.25]], [[0.0, 0.0], [0.0, 0.0]]])
     draw_attention_maps("layer 1", weights, ["a", "b"], ["c", "d"])
     (red, _, blue), zero_color = pictures[0], torch.tensor([0xF4, 0xF3, 0xF4]) / 255
-    assert red[0, 0] > 2 * blue[0, 0] and blue[0, 1] > 2 * red[0, 1]           # what adds, what takes away
+    assert red[0, 0] > 2 * blue[0, 0] and blue[0, 1] > 2 * red[0, 1]           # positive, negative
     torch.testing.assert_close(pictures[0][:, 1, 0], zero_color)
-    torch.testing.assert_close(pictures[1], zero_color[:, None, None].expand(3, 2, 2))  # a head that looks nowhere
+    torch.testing.assert_close(pictures[1], zero_color[:, None, None].expand(3, 2, 2))  # a head with zero weights
     draw_attention_maps("layer 1", weights.abs(), ["a", "b"], ["c", "d"])
     torch.testing.assert_close(pictures[2][:, 0, 0], pictures[2][:, 0, 1])
-    assert pictures[2].sum(0)[0, 0] > pictures[2].sum(0)[1, 1] > pictures[2].sum(0)[1, 0]   # bright is much
+    assert pictures[2].sum(0)[0, 0] > pictures[2].sum(0)[1, 1] > pictures[2].sum(0)[1, 0]   # bright is large
 
 
 def test_explanation_carries_the_prediction_of_the_model(runs, tmp_path):
@@ -230,7 +230,7 @@ def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
     assert result["all_heads"]["loss"] == pytest.approx(evaluate(runs["gpt"])["validation"]["loss"], rel=1e-4)
     rows = {(row["attention"], row["head"]): row["loss"] for row in result["explained"]}
     assert set(rows) == {(f"layer {i}", j) for i in (1, 2) for j in (1, 2)}
-    # head 2 of layer 1, by hand: what the output matrix reads of it is nothing
+    # head 2 of layer 1, by hand: its part of the output matrix is zero
     with torch.no_grad():
         objective.network.h[0].attn.c_proj.weight[8:] = 0
         split = prepared.experiment.data.validation
@@ -323,7 +323,7 @@ def test_head_ablation_refuses_networks_without_heads(runs):
 
 
 def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
-    """Of values, not of tokens: they are read as the network learned them, in deviations from the mean."""
+    """Values instead of tokens: standardized, as the network was trained on them."""
     options = {"steps": 5, "hidden_size": 6, "window": 9, "horizon": 2}
     run = didact.train(RECIPES["forecast"], **options, runs=str(tmp_path), device="cpu")
     window = [0.0, 1.5, -2.0, 0.0, 3.0, 1.0, 0.0, -1.0, 0.0]

@@ -73,7 +73,7 @@ def test_shapley_gives_zero_to_null_players_and_equal_values_to_symmetric_ones()
 
 
 def test_shapley_of_patches_includes_all_channels():
-    """A score that is linear in the pixels pays each patch its own part."""
+    """A score that is linear in the pixels gives each patch its own part."""
     w, x = torch.randn(2, 3, 6, 9), torch.rand(2, 3, 6, 9)
     patch_index = patch_grid((6, 9), 3)
     shapley_values = shapley(lambda x: torch.einsum("bchw,kchw->bk", x, w), x, 1, players=patch_index, baseline=0.25)
@@ -86,7 +86,7 @@ def test_shapley_keeps_features_outside_all_players():
     shapley_values = shapley(
         lambda x: x.prod(1, keepdim=True), torch.tensor([[2.0, 3.0, 5.0]]), 0, players=torch.tensor([0, -1, 1])
     )
-    assert shapley_values.tolist() == [[15.0, 15.0]]      # 2 · 3 · 5, shared by two who are worth nothing alone
+    assert shapley_values.tolist() == [[15.0, 15.0]]      # 2 · 3 · 5, shared by two that are worth nothing alone
 
 
 def test_shapley_without_players_is_empty():
@@ -94,7 +94,7 @@ def test_shapley_without_players_is_empty():
 
 
 def test_sample_shapley_draws_orders_in_reversed_pairs():
-    """Of two players an order and its reverse are all there is: two samples are exact."""
+    """With two players a permutation and its reverse are all there is: two samples are exact."""
     def v(coalitions):
         return (coalitions.sum(1) == 2).double()
 
@@ -123,8 +123,7 @@ def test_occlusion_of_single_pixels_of_a_linear_score():
 
 
 def test_occlusion_averages_overlapping_patches():
-    """Columns of pixels worth 1, 2 and 4: the left square of 2 × 2 loses 6, the right one 12, and both cover the
-    middle."""
+    """Columns of pixels worth 1, 2 and 4: the left square of 2 × 2 loses 6, the right one 12; both cover the middle."""
     def f(x):
         return (x[:, 0] * torch.tensor([1.0, 2.0, 4.0])).sum((1, 2))[:, None]
 

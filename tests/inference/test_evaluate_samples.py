@@ -1,5 +1,4 @@
-"""Sample quality in the features of a run's classifier, whose accuracy goes with it, and of Inception v3 with random
-weights in its published layout."""
+"""Sample quality in the features of a run's classifier, and of an Inception v3 with random weights."""
 
 import json
 import shlex
@@ -20,7 +19,7 @@ from didact.run import Run
 
 
 def make_inception_weights(classes: int) -> dict[str, torch.Tensor]:
-    """Kernels that keep the signal's size, so that features differ; and the helping head that published files hold."""
+    """Kernels that keep the signal's size, so that features differ; and the auxiliary head of published files."""
     torch.manual_seed(0)
     network = InceptionV3(num_classes=classes)
     for layer in network.modules():
@@ -70,7 +69,7 @@ def run_cli(workdir, monkeypatch, capsys):
 
 def test_inception_v3_has_as_many_parameters_as_torchvision():
     network = InceptionV3()
-    # torchvision's, less the head that helped training
+    # torchvision's, without the auxiliary head
     assert sum(p.numel() for p in network.parameters()) == 27_161_264 - 3_326_696
     assert network.state_dict()["Mixed_6e.branch7x7dbl_5.conv.weight"].shape == (192, 192, 1, 7)
     assert network.state_dict()["Mixed_7b.branch_pool.conv.weight"].shape == (192, 1280, 1, 1)

@@ -12,7 +12,7 @@ from didact.objectives.supervised import RDrop, Regress
 
 
 def test_bagging_members_minimize_their_own_bootstrap_loss():
-    """The weighted loss equals the mean loss over rows drawn with replacement, copied out."""
+    """The weighted loss equals the mean loss over examples sampled with replacement, copied out."""
     torch.manual_seed(0)
     x, y = torch.randn(40, 3), torch.randn(40)
     ensemble = BaggedRegress([nn.Linear(3, 1) for _ in range(4)], Normal(), num_examples=40)
@@ -74,7 +74,7 @@ def test_mc_dropout_has_the_moments_of_its_masks():
 
 
 def test_mc_dropout_std_of_two_passes_is_half_their_difference():
-    """A half dropped answers 0 or 2: twice the same deviates by 0, one of each has mean 1 and deviation 1."""
+    """With dropout ½ the output is 0 or 2: two different passes have mean 1 and standard deviation 1."""
     torch.manual_seed(0)
     linear = nn.Linear(1, 1, bias=False)
     nn.init.ones_(linear.weight)

@@ -1,4 +1,4 @@
-"""Features of frozen layers, kept: the same answers and losses, each image through the network once."""
+"""The feature cache: the same outputs and losses, each image through the network once."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_feature_cache_gives_the_same_outputs_and_losses(name):
     for _ in range(2):                                                              # unknown, then known
         losses, gradients = [], []
         for objective in (uncached, cached):
-            torch.manual_seed(1)                                                    # the head's dropout draws alike
+            torch.manual_seed(1)                                                    # same dropout mask
             loss = objective.loss(b)["loss"]
             network.zero_grad()
             loss.backward()
@@ -59,7 +59,7 @@ def test_feature_cache_gives_the_same_outputs_and_losses(name):
 
 
 def count_frozen_inputs(objective):
-    """How many images have come to the first frozen layer."""
+    """How many images have reached the first frozen layer."""
     batch_sizes = []
     objective.frozen_layers[0][0].register_forward_hook(lambda module, inputs, output: batch_sizes.append(len(output)))
     return batch_sizes
@@ -86,7 +86,7 @@ def test_feature_cache_computes_each_image_once():
 
 
 def test_feature_cache_is_independent_of_batching():
-    """To the bit: a resumed run meets the images in other company."""
+    """To the bit: a resumed run meets the images in other batches."""
     network, x = create_model("cnn", num_classes=5, channels=3, size=(8, 8)).eval(), make_batch(size=(3, 8, 8))["x"]
     first_cache, second_cache = (FeatureCache(network, [network.head], 10**6) for _ in range(2))
     first_cache(x)
@@ -121,7 +121,7 @@ def test_feature_cache_is_built_only_in_training():
 
 
 class NetworkWithLayerBetween(nn.Module):
-    """Something between the frozen layer and the head that does not give the same twice."""
+    """A layer between the frozen ones and the head that gives different outputs in different passes."""
 
     def __init__(self, between):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Accuracy on the batches that are trained on, as they are trained on."""
+"""The accuracy of training batches, as they are trained on."""
 
 import torch
 from torch import nn

@@ -29,7 +29,7 @@ def test_beam_search_finds_what_greedy_search_misses():
 
 
 class AnswerNetwork(nn.Module):
-    """Says 1 and ends with 3; or, less likely, 2 for ever. What would come behind an end, nobody was taught."""
+    """1, then the end 3; or, less likely, 2 forever. After an end anything may come."""
 
     vocab_size, transition_table = (
         4,
@@ -67,8 +67,7 @@ def test_beam_search_stops_when_all_beams_are_finished():
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("longer", [True, False])
 def test_beam_search_applies_the_length_penalty(ends, longer):
-    """Against an end at once: as good where log p is (10/6)^0.6 / (6/6)^0.6 = 1.3587 times as low, whether the
-    fifth is an end or not."""
+    """Against an end at once: as good where log p is (10/6)^0.6 / (6/6)^0.6 = 1.3587 times as low."""
     p = 0.4 ** (1.35 if longer else 1.37)
     table = torch.zeros(6, 6)
     table[0] = torch.tensor([0.0, p, *[(0.6 - p) / 3] * 3, 0.4])                             # 5 is the end
@@ -131,7 +130,7 @@ def translator(request):
 
 
 def length_penalized_log_p(objective, x, y):
-    """log p of a translation up to its <eos>, by the penalty for its length: what beams compare by."""
+    """The log p of a translation up to its <eos>, divided by the length penalty."""
     n = y.index(EOS_ID) + 1 if EOS_ID in y else len(y)
     decoder_input = torch.tensor([[BOS_ID, *y[: n - 1]]])
     logp = objective.network(x, decoder_input).log_softmax(-1)[0, torch.arange(n), y[:n]].sum()
@@ -140,7 +139,7 @@ def length_penalized_log_p(objective, x, y):
 
 @torch.no_grad()
 def test_beam_search_with_as_many_beams_as_tokens_is_exhaustive(translator):
-    """Of two tokens all 6² + … texts are in view: the best is that of trying each."""
+    """With two tokens all 6² + … texts are candidates: the best is that of trying each."""
     translator.max_length = 2
     for x in torch.randint(1, 9, (4, 1, 5)):
         candidates = [[EOS_ID, 0], *([a, b] for a in range(6) for b in range(6) if a != EOS_ID)]
@@ -156,7 +155,7 @@ def test_beam_search_translates_sentences_independently_and_no_worse_than_greedy
     assert batched.shape == (6, 5) and not torch.equal(batched[:, : greedy.shape[1]], greedy)
     for row, y, greedy_row in zip(x, batched, greedy, strict=True):
         assert torch.equal(translator.translate({"x": row[None]}, num_beams=4)[0], y)
-        assert not y[(y == EOS_ID).cumsum(0) > (y == EOS_ID).long()].any()  # nothing behind <eos>
+        assert not y[(y == EOS_ID).cumsum(0) > (y == EOS_ID).long()].any()  # nothing after <eos>
         assert (
             length_penalized_log_p(translator, row[None], y.tolist())
             >= length_penalized_log_p(translator, row[None], greedy_row.tolist()) - 1e-4

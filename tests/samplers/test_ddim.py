@@ -1,5 +1,4 @@
-"""Diffusion samplers against the posterior of the chain, a model whose optimum is known, the course's loop, and
-diffusers where it is installed."""
+"""Diffusion samplers against closed forms, the course's loop, and diffusers where it is installed."""
 
 import pytest
 import torch
@@ -59,8 +58,10 @@ def test_sampling_timesteps_descend_to_zero():
 
 
 def sampled_scale(schedule, steps, solver_order):
-    """Where 50 quantiles of noise end, for x_0 of a normal with standard deviation 1/2, whose best prediction is known:
-    √ᾱ v / (ᾱ v + 1 − ᾱ) x_t."""
+    """Where 50 quantiles of noise end, for x_0 of a normal with standard deviation 1/2.
+
+    Its best prediction is known: √ᾱ v / (ᾱ v + 1 − ᾱ) x_t.
+    """
     alpha_bar, v = NoiseSchedule(1000, schedule).alpha_bar.double().tolist(), 0.25
     x = torch.special.ndtri(torch.linspace(0.01, 0.99, 50, dtype=torch.float64))
     *_, end = ddim_sample(
@@ -75,8 +76,10 @@ def sampled_scale(schedule, steps, solver_order):
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_ddim_maps_quantiles_of_noise_to_quantiles_of_data(schedule):
-    """With the best prediction every deterministic sampler ends in the data's standard deviation; the first order falls
-    short as 1/steps."""
+    """With the best prediction every deterministic sampler ends in the data's standard deviation.
+
+    The first order falls short as 1/steps.
+    """
     errors = {
         (steps, order): (1 - sampled_scale(schedule, steps, order) / 0.5).max().item()
         for steps in (25, 50, 100)

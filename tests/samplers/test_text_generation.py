@@ -33,7 +33,7 @@ def test_greedy_text_is_the_same_with_a_cache(language_model):
 def test_compiled_decode_step_gives_the_same_text(language_model, monkeypatch):
     prompt = torch.randint(23, (2, 5))
     expected = language_model.write(prompt, 40, decoding=GREEDY)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)   # the way that a compiler sees, run as it stands
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)   # the branch for the compiler, run eagerly
     assert torch.equal(language_model.write(prompt, 40, decoding=GREEDY), expected)
 
 
@@ -120,9 +120,9 @@ def test_a_prompt_longer_than_the_context_is_refused():
 def test_recurrent_generation_matches_reading_everything_again(cell, prompt_length):
     torch.manual_seed(0)
     network = RecurrentLanguageModel(23, cell=cell, embed_dim=16, hidden_size=24, num_layers=2).eval()
-    # the recurrent weights stay: large ones are chaos, where rounding decides
+    # the recurrent weights stay small: large ones are chaotic, and rounding would decide
     torch.nn.init.normal_(network.head.weight)
-    prompt = torch.randint(23, (3, prompt_length))                     # longer than any context: a state has none
+    prompt = torch.randint(23, (3, prompt_length))                     # longer than any context
     generated = GenerativeLanguageModel(network).write(prompt, 40, decoding=GREEDY)
     assert (
         torch.equal(generated, greedy_decode_without_cache(network, prompt, 40))

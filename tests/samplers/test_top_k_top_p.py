@@ -12,7 +12,7 @@ from didact.samplers.top_k_top_p import DecodingConfig, filter_logits, sample_to
 @pytest.mark.parametrize("temperature", [1e-46, 1e-40, 1e-36, 1e-20])
 @pytest.mark.parametrize("bounds", [{}, {"top_k": 2}, {"top_p": 0.9}])
 def test_sample_token_with_a_tiny_temperature_is_greedy(temperature, bounds):
-    """1e-40: logits / temperature would be infinite, and ∞ − ∞ no number."""
+    """1e-40: logits / temperature would be infinite, and ∞ − ∞ is NaN."""
     logits = torch.tensor([[2.0, 90.0, 1.0, -1.0], [-50.0, -90.0, -40.0, -41.0]])
     assert sample_token(logits, DecodingConfig(temperature, **bounds), torch.Generator().manual_seed(0))[
         :, 0

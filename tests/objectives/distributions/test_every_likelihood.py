@@ -1,4 +1,4 @@
-"""Outputs as distributions: against torch.nn.functional, torch.distributions, scikit-learn and worked values."""
+"""Likelihoods against torch.nn.functional, torch.distributions, scikit-learn and worked values."""
 
 from math import log, pi
 
@@ -211,7 +211,7 @@ def test_regression_network_predicts_standardized_values():
 
 @pytest.mark.parametrize("make", [Normal, Laplace, lambda: Huber(delta=0.3), lambda: Huber(delta=2.0)])
 def test_regression_samples_follow_the_density(make):
-    """Quantiles of draws against the numerical integral of exp(-loss)."""
+    """Quantiles of samples against the numerical integral of exp(-loss)."""
     p = make()
     r = torch.linspace(-40, 40, 800_001, dtype=torch.float64)
     energy = p.double().loss(torch.zeros(len(r), 1, dtype=torch.float64), r) / (2 if make is Normal else 1)

@@ -1,4 +1,4 @@
-"""Autoencoders with and without damage, their codes from a vocabulary, and what few labels gain from them."""
+"""Autoencoders with and without corruption, VQ-VAE, and semi-supervised learning."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def make_batch(n=40):
 
 
 class IdentityAutoencoder(nn.Module):
-    """Gives back what it saw."""
+    """Reconstructs its input."""
 
     def encode(self, x):
         return x.flatten(1)
@@ -47,7 +47,7 @@ class IdentityAutoencoder(nn.Module):
 def test_identity_autoencoder_loss_is_that_of_the_corruption(corruption, loss):
     model, b = AutoencoderObjective(IdentityAutoencoder(), SHAPE, **corruption), make_batch(400)
     torch.manual_seed(0)
-    # E x² = 1/3 where a pixel is blacked out
+    # E x² = 1/3 where a pixel is masked
     assert model.loss(b)["loss"].item() == pytest.approx(loss, rel=0.1)
     assert model.evaluate_batch(b)["loss"].mean().item() == pytest.approx(loss, rel=0.15)
 
@@ -65,7 +65,7 @@ def test_autoencoder_gallery_holds_its_image_grids():
     model = AutoencoderObjective(Autoencoder(shape=SHAPE, widths=(9,), latent_dim=3), SHAPE, input_noise=0.2)
     with torch.no_grad():
         gallery = model.gallery(make_batch())
-    # as it is, as it was seen, as it came back
+    # original, corrupted, reconstructed
     assert gallery["reconstructions"].shape == (3, 8, *SHAPE)
     assert gallery["interpolation"].shape == (4, 8, *SHAPE) and gallery["random latents"].shape == (8, 8, *SHAPE)
     assert all(grid.min() >= 0 and grid.max() <= 1 for grid in gallery.values())

@@ -1,4 +1,4 @@
-"""Models that draw beside the first examples of a split: those alone are compared, and each of them counts."""
+"""Objectives that sample for the first examples of a split: only those are compared, and each of them counts."""
 
 from functools import partial
 from math import isfinite, isnan
@@ -16,7 +16,7 @@ from didact.training.loop import Trainer
 
 
 class PainterObjective(GenerativeObjective):
-    """Draws its noises, and from the `spoiled` row on what is no number."""
+    """Samples its noises, and NaN from the row `spoiled` on."""
 
     def __init__(self, first_nan_row=NUM_EVAL_SAMPLES, **options):
         super().__init__((1, 8, 8), **options)

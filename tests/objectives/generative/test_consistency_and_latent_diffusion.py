@@ -1,5 +1,4 @@
-"""One step for many: the boundary, the lesson and the average by hand; a teacher whose way is known; codes on one
-scale; half an image."""
+"""Consistency distillation by hand and with a teacher whose trajectory is known; latent diffusion; inpainting."""
 
 import pytest
 import torch
@@ -42,7 +41,7 @@ def make_student(prediction_type="velocity", **options):
 
 
 class SingleImageOracle(nn.Module):
-    """What a network that has learned one image c would say, exactly."""
+    """The exact prediction of a network that has learned a single image c."""
 
     def __init__(self, noise_schedule: NoiseSchedule, c: float, prediction_type: str):
         super().__init__()
@@ -80,8 +79,7 @@ def test_teacher_step_is_one_ddim_step(prediction_type):
 
 @pytest.mark.parametrize("prediction_type", ["noise", "velocity"])
 def test_consistency_loss_of_an_oracle_is_zero(prediction_type):
-    """All of the teacher's ways lead to c; the student whose velocity points there is consistent, and draws it at
-    once."""
+    """All of the teacher's trajectories end in c; a student whose velocity points there is consistent."""
     objective, c = make_student(prediction_type), 0.4
     objective.teacher = SingleImageOracle(objective.noise_schedule, c, prediction_type)
     objective.network = objective.target = SingleImageOracle(objective.noise_schedule, c, "velocity")
@@ -110,7 +108,7 @@ def test_consistency_target_is_the_moving_average_of_the_student():
         for p in objective.network.parameters():
             p.add_(1.0)
     for _ in range(3):
-        # in parts, or only looked at: no step was taken
+        # micro-batches and evaluation are no steps
         objective.train().loss({"x": torch.rand(4, *SHAPE)})["loss"].backward()
     assert all(map(torch.equal, weights_before, objective.target.parameters()))
     objective.after_step()
@@ -170,8 +168,7 @@ def test_latent_diffusion_standardizes_and_restores_codes(name):
 
 @pytest.mark.parametrize("kind", ["ddpm", "two steps"])
 def test_diffusion_evaluation_is_independent_of_batching(kind):
-    """The noise of each step belongs to the row, not to its place in a batch: what is drawn in batches of 7 is what
-    is drawn at once."""
+    """The noise of each step belongs to the example: batches of 7 give the same samples."""
     ddpm = DiffusionObjective(
         make_unet(num_classes=2), SHAPE, NoiseSchedule(40), sampling=SamplingConfig(5, eta=1.0), num_classes=2
     )
@@ -187,14 +184,14 @@ def test_diffusion_evaluation_is_independent_of_batching(kind):
     for name, column in full_outputs.items():
         torch.testing.assert_close(torch.cat([c[name] for c in outputs_by_batch]), column, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(reversed_outputs[name].flip(0), column, rtol=1e-4, atol=1e-5)
-    objective.noises.copy_(objective.noises[:1].expand_as(objective.noises))     # one noise to begin with …
+    objective.noises.copy_(objective.noises[:1].expand_as(objective.noises))     # the same first noise …
     samples = objective.sample_for_rows(torch.arange(n), torch.zeros(n, dtype=torch.long))
-    # … and still each row goes its own way
+    # … and still each row has its own trajectory
     assert (samples[1:] - samples[:1]).abs().flatten(1).max(1).values.min() > 1e-3
 
 
 class TwoImageOracle(nn.Module):
-    """All that is to be known when an image is either +c or −c everywhere: E[x_0 | x_t] = c tanh(a c Σ x_t / σ²)."""
+    """The optimal prediction when an image is either +c or −c everywhere: E[x_0 | x_t] = c tanh(a c Σ x_t / σ²)."""
 
     def __init__(self, coefficients, prediction_type):
         super().__init__()
@@ -226,7 +223,7 @@ def make_oracle_objective(kind):
 def test_inpainting_follows_the_known_half(kind, side):
     objective = make_oracle_objective(kind)
     samples = objective.sample(64, seeded_generator())
-    assert 16 < (samples.mean((1, 2, 3)) > 0.5).sum() < 48                          # +c and −c, as noise has it
+    assert 16 < (samples.mean((1, 2, 3)) > 0.5).sum() < 48                          # +c and −c, depending on the noise
     x = torch.rand(64, *SHAPE) * 0.1 + torch.where(torch.arange(64) % 2 == 0, 0.75, 0.15)[:, None, None, None]
     is_known = side_mask(SHAPE[1:], 3, side, x.device)
     with torch.no_grad():
@@ -248,5 +245,5 @@ def test_slerp_keeps_the_norm_of_noise():
     walk = slerp(a, b, steps=5).unflatten(0, (3, 5))
     torch.testing.assert_close(walk[:, 0], a, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(walk[:, -1], b, rtol=1e-4, atol=1e-4)
-    # a straight way would be 0.7 in the middle
+    # a straight line would have norm 0.7 in the middle
     assert ((walk.flatten(2).norm(dim=2) / 20 - 1).abs() < 0.1).all()

@@ -1,5 +1,4 @@
-"""Diffusion and flow matching: the noise schedule against the chain and the joint normal, the losses, guidance, and
-diffusers where it is installed."""
+"""Diffusion and flow matching: noise schedules, losses, classifier-free guidance; diffusers where it is installed."""
 
 import math
 
@@ -86,8 +85,7 @@ def test_prediction_types_convert_into_each_other(prediction_type):
 
 
 def test_fixed_betas_leave_signal_after_200_steps():
-    """log ᾱ_200 = Σ log(1 − β_t) ≈ −Σ β_t = −200 · 0.01005: √ᾱ is near e^−1.005 = 0.366. In proportion, as with
-    1000, nothing is left."""
+    """log ᾱ_200 = Σ log(1 − β_t) ≈ −Σ β_t = −200 · 0.01005: √ᾱ is near e^−1.005 = 0.366. Scaled, nothing is left."""
     assert NoiseSchedule(200, "linear_fixed").alpha_bar[-1].sqrt().item() == pytest.approx(0.363, abs=2e-3)
     assert NoiseSchedule(200, "linear").alpha_bar[-1].sqrt().item() < 0.01
     torch.testing.assert_close(NoiseSchedule(1000, "linear_fixed").beta, NoiseSchedule(1000, "linear").beta)
@@ -174,7 +172,7 @@ def test_label_dropout_withholds_a_share_of_the_labels(kind):
         assert torch.equal(seen_labels[is_kept], batch["y"][is_kept]) and (
             ~is_kept
         ).double().mean().item() == pytest.approx(label_dropout, abs=0.03)
-        for k in range(3):                                                             # of each class alike
+        for k in range(3):                                                             # the same for each class
             assert (~is_kept)[k::3].double().mean().item() == pytest.approx(label_dropout, abs=0.05)
 
 
@@ -200,8 +198,10 @@ class ZeroNetwork(torch.nn.Module):
 
 @pytest.mark.parametrize("kind", ["diffusion", "flow"])
 def test_evaluation_gives_every_row_its_own_noise(kind):
-    """The error of the output 0 is the target: the noise, for a flow its difference to a black image at −1. 1024
-    fixed noises are used in turn."""
+    """The error of the output 0 is the target: the noise, for a flow the noise minus a black image of −1.
+
+    1024 fixed noises are used in turn.
+    """
     objective, row = make_objective(kind, ZeroNetwork()), torch.tensor([5, 0, 1023, 1024, 2 * 1024 + 5])
     loss = objective.evaluate_batch({"x": torch.zeros(5, 1, 6, 6), "row": row})["loss"]
     eps = torch.randn(1024, 1, 6, 6, generator=seeded_generator())[[5, 0, 1023, 0, 5]]
@@ -279,8 +279,7 @@ class LogisticField(torch.nn.Module):
 
 
 def test_flow_matching_integrates_by_heuns_rule():
-    """Half the step, a quarter of the error (Euler's would be half of it); and state by state the rule written out
-    in NumPy."""
+    """Half the step, a quarter of the error (Euler's would be half of it); and each state by the rule in NumPy."""
     objective = FlowMatchingObjective(LogisticField(), (1, 2, 3))
     start = torch.rand(4, 1, 2, 3, generator=seeded_generator()) * 0.8 + 0.1
     exact, errors = (start.double().logit() - 2).sigmoid(), []

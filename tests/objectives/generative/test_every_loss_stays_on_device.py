@@ -1,5 +1,4 @@
-"""What a CUDA graph cannot hold, found without a GPU: numbers that go from the host to the device, or back, inside
-a loss."""
+"""What a CUDA graph cannot hold, found without a GPU: values that go from host to device, or back, inside a loss."""
 
 import pytest
 import torch

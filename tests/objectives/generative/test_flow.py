@@ -1,4 +1,4 @@
-"""Flows: the way back is exact, volumes are the Jacobian's, and a density integrates to one."""
+"""Normalizing flows: the inverse is exact, log-determinants are the Jacobian's, and a density integrates to one."""
 
 from math import log
 
@@ -55,13 +55,13 @@ def test_affine_coupling_leaves_masked_inputs_unchanged():
 
 
 def test_multi_scale_realnvp_factors_out_half_at_each_scale():
-    """What is done at a scale stays as it is whatever the later ones say, and all colours go on to them."""
+    """What is factored out at a scale does not depend on later scales, and all color channels go on to them."""
     network = make_flow((3, 8, 8), num_couplings=1, scales=3)
     assert network.sizes == [(6, 4, 4), (12, 2, 2), (12, 2, 2)] and network.shape == (192,)
     first_code, second_code, last_code = network.encode(torch.randn(2, 3, 8, 8))[0].split([96, 48, 48], dim=1)
     noise = torch.randn(2, 48)
     x, changed_images = (network.decode(torch.cat([first_code, second_code, z], 1)) for z in (last_code, noise))
-    # every channel hears of the last scale
+    # every channel depends on the last scale
     assert (x - changed_images).abs().mean((0, 2, 3)).min() > 1e-3
     torch.testing.assert_close(
         network.encode(changed_images)[0], torch.cat([first_code, second_code, noise], 1), atol=1e-4, rtol=0
@@ -94,7 +94,7 @@ def test_make_image_flow_uses_as_many_scales_as_the_images_allow(size, scales):
 
 
 def test_realnvp_trains_on_a_folder_of_color_images(workdir):
-    """Images in colour whose size can be halved once; no channel but the two that vary is drawn bright."""
+    """Color images whose size can be halved once; only the two channels that vary are bright in samples."""
     from PIL import Image
     torch.manual_seed(0)
     for name, color in {"red": (200, 30, 30), "blue": (20, 40, 220)}.items():
@@ -103,7 +103,7 @@ def test_realnvp_trains_on_a_folder_of_color_images(workdir):
             pixels = torch.tensor(color) + torch.randint(-15, 16, (10, 10, 3))
             Image.fromarray(pixels.to(torch.uint8).numpy()).save(workdir / "own" / name / f"{i}.png")
     run = didact.train(RECIPES["realnvp"], data="own", epochs=15, num_couplings=2, hidden=16, batch_size=16, lr=5e-3)
-    assert run.metadata["test"]["bits_per_dim"] < 2.5              # pixels alike cost 4
+    assert run.metadata["test"]["bits_per_dim"] < 2.5              # uniform pixels cost 4
     x = sample_images(run, 40)
     assert x.shape == (40, 3, 10, 10) and (x[:, 1].mean() < x[:, [0, 2]].mean() - 0.1)       # nothing is green
 
@@ -117,7 +117,7 @@ def test_flow_density_integrates_to_one():
 
 
 def test_image_flow_bits_of_a_uniform_density_are_log2_levels():
-    """An even density over v costs log₂ L bits a dimension; the logit's own density is the correction."""
+    """A uniform density over v costs log₂ L bits per dimension; the logit's density is the correction."""
     objective = ImageFlowObjective(make_flow((1, 4, 4)), (1, 4, 4), levels=8)
     x, u = torch.randint(0, 8, (5, 1, 4, 4)) / 7, torch.rand(5, 1, 4, 4)
     v = ((7 * x).round() + u) / 8
@@ -147,7 +147,7 @@ def test_realnvp_learns_and_samples_digits(network, workdir):
     run = didact.train(
         RECIPES["realnvp"], data="digits", network=network, epochs=1, num_couplings=2, hidden=16, lr=3e-3
     )
-    assert run.metadata["test"]["bits_per_dim"] < 3.6              # pixels alike cost 4
+    assert run.metadata["test"]["bits_per_dim"] < 3.6              # uniform pixels cost 4
     assert run.load("gallery")["interpolation"].shape == (4, 8, 1, 8, 8)
     objective, _ = load_model(run)
     a, b = (objective.sample(50, torch.Generator().manual_seed(0), temperature=t) for t in (1.0, 0.0))
@@ -159,12 +159,12 @@ def test_realnvp_learns_and_samples_digits(network, workdir):
 
 @pytest.mark.slow
 def test_realnvp_on_digits_with_all_defaults(workdir):
-    # each pixel by itself gives 2.37
+    # independent pixels give 2.37
     assert didact.train(RECIPES["realnvp"], data="digits").metadata["test"]["bits_per_dim"] < 2.06
 
 
 def test_monotone_flow_is_a_mixture_of_logistics():
-    """Its density is that of torch's own mixture, it integrates to one, and the way back is exact."""
+    """Its density is that of torch's own mixture and integrates to one, and the inverse is exact."""
     torch.manual_seed(0)
     network = MonotoneFlow(components=3).double()
     for p in network.parameters():

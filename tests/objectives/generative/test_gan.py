@@ -1,4 +1,4 @@
-"""The game's closed forms, on tables where every expectation is a sum, and its rules on the one loop."""
+"""The closed forms of the GAN game, on tables where every expectation is a sum, and its rules in the training loop."""
 
 from functools import partial
 from math import log
@@ -28,7 +28,7 @@ P, Q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64), torch.tensor([0.
 
 
 def train_best_discriminator(p, q):
-    """Logits of four outcomes, learned, and the value of the game; expectations are sums over the outcomes."""
+    """Logits of four outcomes, trained, and the value of the game; expectations are sums over the outcomes."""
     s = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([s], max_iter=200, tolerance_grad=1e-12)
     minus_infinity = torch.full_like(s, -1e9)
@@ -85,7 +85,7 @@ def test_gradient_penalty_is_taken_between_real_and_fake():
 
 
 def test_gan_loss_weights_the_gradient_penalty_by_lambda():
-    """Each example's slope by itself, at points made again from the seed; the penalty alone parts two weights λ."""
+    """The gradient of each example, at points recomputed from the seed; two weights λ differ by the penalty alone."""
     model, b = make_gan(gan_loss=GAN_LOSSES["wasserstein"], num_classes=3).eval(), make_batch()
     parts = {}
     for model.gradient_penalty in (0.0, 1.0, 10.0):
@@ -112,7 +112,7 @@ def test_gan_loss_weights_the_gradient_penalty_by_lambda():
 
 
 def test_gan_loss_with_gradient_penalty_is_not_compiled():
-    """What is compiled can be differentiated once, and the penalty's gradient is that of a gradient."""
+    """A compiled function can be differentiated once, and the penalty's gradient is a second derivative."""
     assert {p.name: p.compilable for p in make_gan(gradient_penalty=10.0).players()} == {
         "discriminator": False,
         "generator": True,

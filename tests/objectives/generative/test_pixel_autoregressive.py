@@ -1,5 +1,4 @@
-"""PixelCNN and PixelRNN: who sees whom, by gradient; probabilities of all images sum to one; drawing keeps what is
-known."""
+"""PixelCNN and PixelRNN: receptive fields by gradient, probabilities of all images that sum to one, inpainting."""
 
 from itertools import product
 from math import log
@@ -31,7 +30,7 @@ def test_causal_mask2d_matches_hand_values():
 
 
 def iterate_seen_pixels(model, channels, H, W):
-    """For each place in turn, which places its logits depend on: (H, W) of bools."""
+    """For each position in order, the positions its logits depend on: (H, W) of bools."""
     for i, j in product(range(H), range(W)):
         x = torch.rand(1, channels, H, W, requires_grad=True)
         (g,) = torch.autograd.grad(model(x)[..., i, j].square().sum(), x)
@@ -51,8 +50,7 @@ def test_pixelcnn_sees_all_pixels_before_and_none_after(channels):
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_pixelrnn_sees_a_triangle_above_and_none_after(channels):
-    """r rows up: to the right 3 by the first convolution, which must leave the row for it, and 1 for each other
-    row; left: all add."""
+    """r rows up: to the right 3 by the first convolution and 1 for each other row; to the left all positions."""
     torch.manual_seed(0)
     H, W, depth = 5, 12, 2
     rows, columns = torch.arange(H)[:, None], torch.arange(W)
@@ -79,8 +77,7 @@ def test_row_lstm_with_kernel_one_is_an_lstm_of_each_column():
 
 
 def test_row_lstm_matches_hand_values():
-    """One channel, two rows, all weights one: the gates of row 2 read x left of and at their place, and all three
-    states above it."""
+    """One channel, two rows, all weights one: gates read x left of and at their position, and three states above."""
     layer = RowLSTM(1, 1)
     for p in layer.parameters():
         torch.nn.init.ones_(p)
@@ -124,7 +121,7 @@ def test_pixel_autoregressive_probabilities_sum_to_one(network_index, shape):
 
 
 def sample_slowly(objective, k, num_known, generator, y=None):
-    """The whole network for every place, as the equation says."""
+    """The whole network for every position, as in the equation."""
     k = k.clone()
     k[:, :, num_known:] = 0
     for i, j, c in product(range(num_known, k.shape[2]), range(k.shape[3]), range(k.shape[1])):
@@ -144,7 +141,7 @@ def test_pixel_sampling_matches_the_full_network(network_index, shape, num_known
     k, y = torch.randint(5, (6, *shape)), torch.arange(6) % num_classes if num_classes else None
     full_logits = objective.logits(k, y)
     x = objective.to_network_input(k)
-    # x holds what "was drawn" already
+    # x already holds the "sampled" pixels
     incremental_logits = torch.stack(list(objective.network.iterate_conditional_logits(x, y, num_known)), dim=2)
     torch.testing.assert_close(
         incremental_logits, full_logits[..., num_known:, :].permute(0, 1, 3, 4, 2).flatten(2), atol=1e-5, rtol=1e-5
@@ -166,8 +163,7 @@ def test_channels_see_earlier_channels_of_their_pixel(network_index):
 
 @pytest.mark.parametrize("network_index", [0, 1])
 def test_equal_channels_cost_as_much_as_one(network_index):
-    """Grey noise in colour: a bit for red, none for green and blue that repeat it; unknown to each other they would
-    cost one each."""
+    """Gray noise in color: one bit for red, none for green and blue, which repeat it."""
     objective = PixelAutoregressiveObjective(make_networks((3, 4, 4), 2)[network_index], (3, 4, 4), levels=2)
     optimizer, g = torch.optim.Adam(objective.parameters(), lr=2e-2), torch.Generator().manual_seed(0)
 
@@ -191,7 +187,7 @@ def test_pixel_sampling_reports_progress():
             objective.complete(torch.rand(1, 1, 3, 4), 2, torch.Generator().manual_seed(0))
     assert progress_calls == [(k, 12) for k in range(1, 13)] + [(k, 8) for k in range(5, 9)]
     objective.sample(2, torch.Generator().manual_seed(0))
-    # nobody waits any more
+    # the callback is gone
     assert len(progress_calls) == 16
 
 
@@ -202,12 +198,12 @@ def test_pixel_completion_keeps_known_pixels(network_index):
     completed = objective.complete(x, 3, torch.Generator().manual_seed(0))
     torch.testing.assert_close(completed[:, :, :3], (3 * x[:, :, :3]).round() / 3)
     changed_images = torch.cat([x[:, :, :3], torch.rand(3, 2, 3, 4)], dim=2)
-    # the lost half is not looked at
+    # the missing half has no effect
     assert torch.equal(objective.complete(changed_images, 3, torch.Generator().manual_seed(0)), completed)
     greedy_images = [objective.complete(x, 3, torch.Generator().manual_seed(seed), temperature=0.0) for seed in (0, 1)]
     assert torch.equal(*greedy_images)
     k = (3 * greedy_images[0]).round().long()
-    # each the likeliest after those before
+    # each is the likeliest given those before
     assert torch.equal(objective.logits(k, None).argmax(1)[:, :, 3:], k[:, :, 3:])
 
 
@@ -239,15 +235,15 @@ def test_pixelrnn_beats_independent_pixels(workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pixelcnn", "pixelrnn"])
 def test_pixel_autoregressive_on_digits_with_all_defaults(name, workdir):
-    # each pixel by itself gives 2.37
+    # independent pixels give 2.37
     assert didact.train(RECIPES[name]).metadata["test"]["bits_per_dim"] < 1.8
 
 
 def test_count_channel_groups_refuses_too_few_channels():
-    with pytest.raises(UsageError, match="--channels must be at least 3, a feature for each channel of a pixel, got 2"):
+    with pytest.raises(UsageError, match="--channels must be at least 3, one for each channel of a pixel, got 2"):
         count_channel_groups((3, 8, 8), 2)
 
 
 def test_pixelcnn_refuses_an_even_kernel():
-    with pytest.raises(UsageError, match="must be odd, got 4"):
+    with pytest.raises(UsageError, match="must be odd, so that the kernel has a center, got 4"):
         RECIPES["pixelcnn"](load("digits"), kernel_size=4)

@@ -1,4 +1,4 @@
-"""Rows of a table: likelihoods beside torch's own, there and back, and what is written."""
+"""Rows of a table: likelihoods against torch's own, encoding and decoding, and written values."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from didact.objectives.generative.table_rows import MixedRowLikelihood, RowLayou
 
 @pytest.fixture
 def house_data(tmp_path):
-    """A column with gaps, one of words, one of whole numbers, and a target of classes."""
+    """A column with missing values, one of categories, one of integers, and a target of classes."""
     r = np.random.default_rng(0)
     size = np.round(r.normal(5, 2, 60), 1).astype(object)
     size[::4] = ""
@@ -71,9 +71,9 @@ def test_mixed_row_likelihood_matches_torch_in_the_units_of_the_table(house_data
     likelihood.log_variance.data = torch.tensor([0.3, -1.2])
     out = torch.randn(len(s), 8, generator=torch.Generator().manual_seed(0))
     location, scale = (v[[0, 5]] for v in (row_layout.location, row_layout.scale))
-    assert (scale - 1).abs().min() > 0.3                                           # else units would not show
+    assert (scale - 1).abs().min() > 0.3                                           # else the units would have no effect
     mean, deviation = location + scale * out[:, [0, 5]], scale * (0.5 * likelihood.log_variance).exp()
-    is_present = torch.stack([1 - s[:, 1], torch.ones(len(s))], dim=1)                  # what is missing says nothing
+    is_present = torch.stack([1 - s[:, 1], torch.ones(len(s))], dim=1)                  # missing numbers do not count
     expected = (Normal(mean, deviation).log_prob(r[:, [0, 5]]) * is_present).sum(1)
     expected += Bernoulli(logits=out[:, 1]).log_prob(s[:, 1])
     expected += Categorical(logits=out[:, 2:5]).log_prob(s[:, 2:5].argmax(1)) + Categorical(logits=out[:, 6:]).log_prob(
@@ -170,7 +170,7 @@ def test_table_flow_dequantizes_and_rounds_back(house_data, row_layout):
 
 
 def test_table_flow_noise_for_a_missing_number_costs_nothing(house_data, row_layout):
-    """Under a flow that says N(μ, σ²) of every column, what is missing is as likely as the noise in its place."""
+    """Under a flow that gives N(μ, σ²) for every column, a missing number is as likely as the noise in its place."""
     batch = take_full_batch(house_data)
     r = row_layout.encode_rows(batch)
     flow = TableFlow(torch.nn.Identity(), row_layout, r)
@@ -209,7 +209,7 @@ def test_table_flow_of_continuous_numbers_is_the_plain_flow():
 
 
 def test_table_flow_bound_is_at_least_the_entropy_of_a_category():
-    """Of one category alone P(k) is known: the nats of a flow, judged over many u, are no fewer than the entropy."""
+    """For a single category P(k) is known: the nats of a flow, averaged over many u, are no fewer than the entropy."""
     torch.manual_seed(0)
     data = load("iris")
     no_columns = data.train.columns | {"x": torch.zeros(len(data.train), 0)}

@@ -1,4 +1,4 @@
-"""Numbers that a model draws beyond what was met in training: reflected in the edges, not heaped up on them."""
+"""Sampled numbers beyond the training range: reflected at its edges, not heaped up on them."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from didact.objectives.generative.table_gan import TableGAN
 from didact.objectives.generative.table_rows import RowLayout
 from didact.objectives.generative.table_vae import TableVAE
 
-# places in a row: whole numbers, numbers with gaps, whether that is one, mostly zeros
+# positions in a row: integers, numbers with missing values, their flag, mostly zeros
 YEARS, PRICE, IS_MISSING, GARDEN = 0, 1, 2, 3
 
 
@@ -39,7 +39,7 @@ def row_layout(house_data):
 
 
 def make_wide_rows(row_layout, n=20_000):
-    """Numbers whose deviation is half as large again as the table's, none missing."""
+    """Numbers with 1.5 times the table's standard deviation, none missing."""
     s = 1.5 * torch.randn(n, row_layout.num_features, generator=torch.Generator().manual_seed(0))
     s[:, IS_MISSING] = 0
     return row_layout.unstandardize(s)
@@ -79,12 +79,12 @@ def test_reflect_at_edges_leaves_no_heap_on_the_edges(row_layout):
     is_inside = ((make_wide_rows(row_layout) >= row_layout.low) & (make_wide_rows(row_layout) <= row_layout.high)).all(
         1
     )
-    # what lies within stays as it is
+    # numbers within the range do not change
     assert is_inside.sum() > 5000 and torch.equal(r[is_inside], clipped[is_inside])
 
 
 def test_reflect_at_edges_adds_the_density_of_both_sides(row_layout):
-    """P(x <= v) = P(2 low − v <= x <= v) + P(x >= 2 high − v), but for the few that lie a whole range beyond."""
+    """P(x <= v) = P(2 low − v <= x <= v) + P(x >= 2 high − v), but for the few that are a whole range beyond."""
     low, high = row_layout.low[PRICE].item(), row_layout.high[PRICE].item()
     model = norm(row_layout.location[PRICE].item(), 1.5 * row_layout.scale[PRICE].item())
     x = row_layout.reflect_at_edges(make_wide_rows(row_layout))[:, PRICE].double().numpy()
@@ -93,8 +93,7 @@ def test_reflect_at_edges_adds_the_density_of_both_sides(row_layout):
 
 
 def test_reflect_at_edges_matches_hand_values(row_layout):
-    """Whole numbers from 0 to 10: what rounds to 0 or 10 lies there, the rest is reflected in −½ and 10½; a range
-    is 11 wide."""
+    """Integers from 0 to 10: what rounds to 0 or 10 stays, the rest is reflected at −½ and 10½."""
     row_layout.low[YEARS], row_layout.high[YEARS] = 0.0, 10.0
     v = torch.tensor([-0.4, -0.6, -3.0, -11.0, -12.0, 3.2, 10.4, 10.6, 14.0, 21.0, 22.0])
     r = torch.zeros(len(v), 4).index_copy(1, torch.tensor([YEARS]), v[:, None])
@@ -118,7 +117,7 @@ def test_row_layout_saves_its_heaps_in_the_state_dict(row_layout, house_data):
 
 
 class WideGenerator(nn.Module):
-    """Numbers half as wide again, none missing; the first class below the mean of the gardens, the second above it."""
+    """Numbers 1.5 times as spread, none missing; the first class below the mean of the gardens, the second above it."""
 
     def forward(self, z, y):
         s = 1.5 * z
@@ -128,7 +127,7 @@ class WideGenerator(nn.Module):
 
 def make_table_vae(row_layout, data):
     model = TableVAE(VAE(shape=(row_layout.num_features, 1, 1), widths=(8,), latent_dim=3, num_classes=2), row_layout)
-    # deviations of 1.5, and next to none
+    # standard deviations of 1.5, and almost none
     model.pixels.log_variance.data = torch.tensor([0.8, 0.8, -9.0])
     model.network.decode = lambda z, y: WideGenerator()(torch.zeros(len(y), 4), y)
     return model, {}

@@ -13,8 +13,7 @@ SIGMA = 0.6
 
 
 class LinearVAE(nn.Module):
-    """Decodes by W; its columns are orthogonal, so that the posterior has no correlations. `off` moves q away from
-    it."""
+    """Decodes by W, whose columns are orthogonal: the posterior has no correlations. `off` moves q away from it."""
 
     latent_dim, num_classes = 3, 0
 
@@ -132,12 +131,12 @@ def test_vae_kl_weight_rises_during_warmup():
     model = make_objective(beta=2.0, kl_warmup=4)
     batch, kl_weights = make_images()[0], []
     for _ in range(6):
-        # in parts, or only looked at: no step was taken
+        # micro-batches and evaluation are no steps
         model.loss(batch)
         kl_weights.append(float(model.kl_weight()))
         model.after_step()
     assert kl_weights == [0, 0.5, 1, 1.5, 2, 2]
-    assert "steps_taken" in model.state_dict()                            # so that a resumed run goes on from there
+    assert "steps_taken" in model.state_dict()                            # so that a resumed run continues from there
 
 
 @torch.no_grad()

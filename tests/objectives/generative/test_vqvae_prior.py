@@ -1,4 +1,4 @@
-"""A prior over a VQ-VAE's codes: its likelihood, what stays frozen, and images as they were asked for."""
+"""A prior over a VQ-VAE's codes: its likelihood, what stays frozen, and conditional samples."""
 
 import shutil
 from itertools import product
@@ -31,7 +31,7 @@ def make_small_prior(codes=3):
 
 @pytest.fixture(scope="module")
 def vqvae_and_prior(tmp_path_factory):
-    """A VQ-VAE of digits in 4 × 4 codes, and a prior that was told the classes; the VQ-VAE's folder is gone by then."""
+    """A VQ-VAE of digits in 4 × 4 codes, and a class-conditional prior; the VQ-VAE's folder is deleted by then."""
     runs = str(tmp_path_factory.mktemp("runs"))
     source = didact.train(RECIPES["vqvae"], channels=(24,), codebook_size=32, epochs=6, lr=5e-3, runs=runs)
     weights = source.load("model")
@@ -73,13 +73,12 @@ def test_vqvae_prior_completion_keeps_known_pixels():
     completed = objective.complete(x, 4, torch.Generator().manual_seed(0))
     assert completed.shape == x.shape and torch.equal(completed[:, :, :4], x[:, :, :4])
     changed_images = torch.cat([x[:, :, :4], torch.rand(3, 1, 4, 6)], dim=2)
-    # the lost half is not looked at
+    # the missing half has no effect
     assert torch.equal(objective.complete(changed_images, 4, torch.Generator().manual_seed(0)), completed)
 
 
 def test_vqvae_prior_conditions_only_on_fully_known_rows_of_codes():
-    """8 rows of pixels are 2 of codes: of up to 3 none is known, and what is drawn below them tells nothing of
-    them; of 4 one is."""
+    """8 rows of pixels are 2 of codes: of up to 3 rows of pixels no row of codes is known, of 4 one is."""
     objective = make_small_prior(codes=16).eval()
     # so strong that their codes differ
     images = 100 * torch.randn(2, 4, 1, 8, 6)
@@ -140,7 +139,7 @@ def test_sample_verb_draws_and_completes_with_vqvae_prior(vqvae_and_prior, workd
     ({"from_": "PRIOR"}, "--from expects a run of vqvae, got .*, which trained vqvae_prior"),
     ({"autoencoder": "vae"}, "no recipe named 'vae'; did you mean 'vqvae'"),
     ({"autoencoder": "vqvae codebook=3"}, "vqvae has no option --codebook; did you mean 'codebook-size'"),
-    ({"kernel_size": 4}, "must be odd, got 4"),
+    ({"kernel_size": 4}, "must be odd, so that the kernel has a center, got 4"),
 ])
 def test_vqvae_prior_refuses_invalid_options(vqvae_and_prior, options, message):
     options = {name: str(vqvae_and_prior[1].folder) if value == "PRIOR" else value for name, value in options.items()}

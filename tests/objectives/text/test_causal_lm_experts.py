@@ -1,4 +1,4 @@
-"""What layers want beside the task reaches the loss: experts are used more evenly where it counts."""
+"""The load-balancing loss of experts reaches the training loss, and makes their use more even."""
 
 from functools import partial
 from pydoc_data.topics import topics
@@ -43,7 +43,7 @@ def batch():
 
 
 def expected_balance_loss(objective, x):
-    """The balance loss of each layer by the formula, from what its router is given."""
+    """The load-balancing loss of each layer by the formula, from its router's inputs."""
     router_inputs, balance_losses = {}, []
     layers = [m for m in objective.network.modules() if isinstance(m, MixtureOfExperts)]
     hooks = [
@@ -75,7 +75,7 @@ def test_moe_language_model_is_causal(objective, batch):
 
 
 def test_moe_gradient_is_the_mean_over_half_batches(objective, batch):
-    """Up to the balance loss, which is a product of means and so of each half by itself."""
+    """Up to the load-balancing loss, a product of means and so different for each half."""
     objective.balance_weight = 0.0
 
     def compute_gradients(parts):
@@ -89,7 +89,7 @@ def test_moe_gradient_is_the_mean_over_half_batches(objective, batch):
 
 @pytest.mark.parametrize("family", [GPT, partial(Llama, num_kv_heads=1, ffn_dim=256)])
 def test_experts_are_initialized_as_small_as_one_mlp(family):
-    """What is added to the residual path; of GPT it does not grow with depth."""
+    """What is added to the residual stream; in GPT it does not grow with depth."""
     def compute_residual_std(layers, experts):
         torch.manual_seed(0)
         options = {"context_length": 16, "embed_dim": 96, "num_layers": layers, "num_heads": 2, "num_experts": experts}
@@ -109,7 +109,7 @@ def test_auxiliary_loss_is_popped_once_and_only_in_training(objective, batch):
     objective.network(batch["x"])
     assert pop_auxiliary_loss(objective.network) is not None and pop_auxiliary_loss(objective.network) is None
     objective.network(batch["x"])
-    # a stray pass while training is not this one's
+    # another pass in training mode does not add to this one
     assert set(objective.eval().loss(batch)) == {"loss"}
     assert pop_auxiliary_loss(objective.network) is None
     assert set(objective.evaluate_batch(batch)) == {"loss", "tokens", "correct"}
@@ -118,7 +118,7 @@ def test_auxiliary_loss_is_popped_once_and_only_in_training(objective, batch):
 
 
 def test_compiled_moe_loss_matches_eager(batch):
-    """In one graph: nothing of it falls back to Python."""
+    """In one graph, without a graph break."""
     objective = CausalLanguageModel(GPT(11, **SMALL_OPTIONS | {"num_layers": 1}, num_experts=4))
     parts, compiled_loss = objective.loss(batch), torch.compile(objective.loss, backend="aot_eager", fullgraph=True)
     for _ in range(2):
@@ -160,9 +160,9 @@ def test_balance_loss_makes_routing_more_even(workdir):
     balance_losses = [
         [row["train"] for row in run.metrics if "train" in row][-1]["balance"] for run in (uneven_run, even_run)
     ]
-    # 1 is even, 8 one expert for all; 1.0 and 2.9 here
+    # 1 is even, 8 is one expert for all tokens; 1.0 and 2.9 here
     assert balance_losses[1] < 1.1 < 1.6 < balance_losses[0]
-    # by the characters' frequencies alone: 3.2
+    # character frequencies alone give 3.2
     assert even_run.metadata["test"]["loss"] < uneven_run.metadata["test"]["loss"] < 3.2
     assert len(generate_continuations(even_run, "The ", tokens=40)[0]) == 40
     int8_metrics = evaluate_int8(even_run, device="cpu")
@@ -171,7 +171,7 @@ def test_balance_loss_makes_routing_more_even(workdir):
 
 def test_balance_without_experts_is_refused(workdir, capsys):
     assert main(["train", "gpt", "--data", "python_topics", "--balance-weight", "0.1"]) == 2
-    message = "--balance-weight 0.1 spreads tokens over experts, and there are none; add --num-experts 8"
+    message = "--balance-weight 0.1 is for a mixture of experts, and there is none; add --num-experts 8"
     assert message in capsys.readouterr().err
 
 
@@ -182,5 +182,5 @@ def test_weights_with_experts_do_not_fit_a_network_without():
     ):
         with pytest.raises(UsageError, match=message):
             check_arguments_match("there", {"num_experts": source_experts}, {"num_experts": own_experts})
-    # a run from before there were any
+    # a run from before there were experts
     check_arguments_match("there", {}, {"num_experts": None})

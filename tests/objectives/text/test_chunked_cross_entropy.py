@@ -1,4 +1,4 @@
-"""The loss in pieces beside PyTorch's own over all logits at once."""
+"""Chunked cross-entropy against PyTorch's own over all logits at once."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from didact.objectives.text.chunked_cross_entropy import chunked_cross_entropy
 from didact.objectives.text.language_model import LanguageModel
 
 
-@pytest.mark.parametrize("vocab_size", [64, 67])      # 67 is widened to 128
+@pytest.mark.parametrize("vocab_size", [64, 67])      # 67 is padded to 128
 @pytest.mark.parametrize("chunk_size", [7, 100])
 def test_chunked_cross_entropy_matches_torch_forward_and_backward(vocab_size, chunk_size):
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ def test_causal_lm_with_a_chunked_loss_matches_the_plain_language_model(monkeypa
     expected = plain.loss(batch)["loss"]
     grads = torch.autograd.grad(expected, network.parameters())
     monkeypatch.setattr(causal_lm, "CHUNKED_LOSS_VOCABULARY", 1)
-    monkeypatch.setattr(causal_lm, "MAX_EVAL_LOGITS", 2 * 9 * 50)      # two rows at a time
+    monkeypatch.setattr(causal_lm, "MAX_EVAL_LOGITS", 2 * 9 * 50)      # two examples at a time
     loss = chunked.loss(batch)["loss"]
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(torch.autograd.grad(loss, network.parameters()), grads)

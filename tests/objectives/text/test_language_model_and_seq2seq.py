@@ -25,7 +25,7 @@ def seed_torch():
 
 
 class ConstantLogits(nn.Module):
-    """Says the same whatever it reads."""
+    """The same logits for every input."""
 
     def __init__(self, logits):
         super().__init__()
@@ -112,16 +112,16 @@ def test_seq2seq_exact_match_agrees_with_free_decoding_and_bleu_takes_the_first_
     monkeypatch.setattr(seq2seq, "NUM_BLEU_EXAMPLES", 6)
     torch.manual_seed(0)
     network = Seq2Seq(9, 8, embed_dim=6, hidden_size=5).eval()
-    # of its own mind, and not to end at once
+    # confident logits, and no <eos> at once
     network.head.weight.mul_(8)
     network.head.bias[3] -= 1
     objective = Seq2SeqObjective(
         network, mean_length=3.0, max_length=7, detokenize=lambda row: " ".join("..abcdef"[i] for i in row if i > 3)
     )
-    x = torch.randint(4, 9, (9, 6)) * (torch.arange(6) < torch.randint(2, 7, (9, 1)))          # of several lengths
+    x = torch.randint(4, 9, (9, 6)) * (torch.arange(6) < torch.randint(2, 7, (9, 1)))          # of different lengths
     generated = objective.translate({"x": x})
     y = torch.cat([torch.full((9, 1), 2), generated], 1)
-    # others are not what it writes
+    # other targets are not its translations
     y[::2, 2] = y[::2, 2] % 4 + 4
     outputs = objective.evaluate_batch({"x": x, "y": y, "row": torch.arange(9)})
     is_exact = (generated == y[:, 1:]).all(1)

@@ -1,4 +1,4 @@
-"""Which tokens are hidden, and how."""
+"""Which tokens are masked, and how."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_masked_lm_masks_15_percent_as_80_10_10(objective):
     inputs, is_hidden = objective.apply_mask(x)
     assert torch.equal(inputs[~is_hidden], x[~is_hidden])
     n = is_hidden.sum().item()
-    assert n / x.numel() == pytest.approx(0.15, abs=0.004)          # five deviations
+    assert n / x.numel() == pytest.approx(0.15, abs=0.004)          # five standard deviations
     is_mask_token, unchanged = (inputs == 21) & is_hidden, (inputs == x) & is_hidden
     assert is_mask_token.sum().item() / n == pytest.approx(0.8, abs=0.012)
     # a random token is the old one in a twentieth
@@ -42,16 +42,15 @@ def test_masked_lm_evaluation_mask_is_fixed(objective):
 
 
 def test_mask_positions_are_independent_bernoulli_draws():
-    """Each place by itself: gaps are geometric, neighbours are hidden together, and rows and columns know nothing
-    of each other."""
-    share, is_hidden = 0.15, mask_positions(torch.arange(4000), 100, 0.15)                             # 400,000 places
+    """Positions are independent: gaps are geometric, and neighbors are masked together by chance."""
+    share, is_hidden = 0.15, mask_positions(torch.arange(4000), 100, 0.15)                             # 400,000 of them
     assert is_hidden.float().mean().item() == pytest.approx(share, abs=5 * (0.15 * 0.85 / 4e5) ** 0.5)
     for first, second in (
         (is_hidden[:, 1:], is_hidden[:, :-1]),
         (is_hidden[1:], is_hidden[:-1]),
         (is_hidden[1:, 1:], is_hidden[:-1, :-1]),
     ):
-        # six deviations; on a lattice 0
+        # six standard deviations; on a lattice 0
         assert (first & second).float().mean().item() == pytest.approx(share**2, abs=0.0015)
     positions = is_hidden.flatten().nonzero()[:, 0]
     gaps = positions.diff()
@@ -59,7 +58,7 @@ def test_mask_positions_are_independent_bernoulli_draws():
         p = share * (1 - share) ** (k - 1)
         assert (gaps == k).float().mean().item() == pytest.approx(p, abs=5 * (p / len(gaps)) ** 0.5), k
     n = is_hidden.sum(1).float()
-    # binomial; 5 deviations of a variance
+    # binomial; 5 standard deviations of a variance
     assert n.var().item() == pytest.approx(100 * share * (1 - share), rel=0.12)
     assert torch.allclose(is_hidden.float().mean(0), torch.tensor(share), atol=5 * (0.15 * 0.85 / 4000) ** 0.5)
 
@@ -69,7 +68,7 @@ def test_hash32_matches_murmur3():
 
 
 def test_masked_lm_does_not_see_masked_tokens(objective):
-    """Other tokens below the mask change neither logits nor, beyond the target, the loss."""
+    """Other tokens under the mask change neither the logits nor, beyond the target, the loss."""
     batch = {"x": torch.randint(20, (4, 40)), "row": torch.arange(4)}
     is_hidden = mask_positions(batch["row"], 40, 0.15)
     network_inputs = []
@@ -90,7 +89,7 @@ def test_untrained_masked_lm_loss_is_log_vocabulary(objective):
 @torch.no_grad()
 def test_masked_lm_reads_segments_independently(objective):
     network, x = objective.network.eval(), torch.randint(1, 21, (2, 12))
-    x[1, 10:] = 0                                                            # padding belongs to no piece
+    x[1, 10:] = 0                                                            # padding belongs to no segment
     segments = torch.tensor([[0] * 5 + [1] + [2] * 6, [0] * 12])
     y = network(x, pieces=segments)
     for a, b in ((0, 5), (5, 6), (6, 12)):
@@ -105,9 +104,9 @@ def test_segment_ids_cut_a_share_of_the_rows():
     segments = segment_ids(x, 0.5)
     steps = segments.diff(dim=1)
     assert segments.dtype == torch.long and steps.min() == 0 and steps.max() == 1
-    # of a row that is cut, E (1 − 1/ℓ)^63 stays whole, ℓ = 64^u the mean length, u uniform in [¼, 1]
+    # a cut example remains whole with probability E (1 − 1/ℓ)^63, ℓ = 64^u the mean length, u uniform in [¼, 1]
     uncut_share = (1 - 64 ** -torch.linspace(0.25, 1, 10_001)).pow(63).mean().item()
-    # five deviations
+    # five standard deviations
     assert (steps.sum(1) == 0).float().mean().item() == pytest.approx(0.5 + 0.5 * uncut_share, abs=0.018)
     # 64^−u on average, ∫ 64^−u du / ¾ from ¼ to 1
     rate = (64**-0.25 - 64**-1) / (0.75 * torch.tensor(64.0).log().item())

@@ -51,7 +51,7 @@ def test_skipgram_and_cbow_swap_inputs_and_targets():
     assert torch.equal(o, batch["x"]) and torch.equal(q[:, 0], batch["y"])
     table = make_objective().network.v.weight
     torch.testing.assert_close(h, table[batch["y"]])
-    torch.testing.assert_close(g[0], table[batch["x"][0, 2:]].mean(0))            # of the two words that are there
+    torch.testing.assert_close(g[0], table[batch["x"][0, 2:]].mean(0))            # of the two words that are present
 
 
 def test_negative_sampling_loss_matches_hand_values():
@@ -92,12 +92,12 @@ def test_sample_negatives_follows_counts_to_three_quarters():
         / 200_000
     )
     torch.testing.assert_close(frequencies, torch.tensor([0, 0, 8, 27, 1, 0, 64]) / 100, atol=0.004, rtol=0)
-    # never padding, never behind the end
+    # never padding, never after the end
     assert objective.sample_negatives(torch.tensor([0.0, 1.0 - 2**-24])).tolist() == [2, 6]
 
 
 def test_negative_sampling_evaluation_is_the_expected_training_loss():
-    """The mean over drawn windows, kept words and noise is the loss that is judged, where the noise is even."""
+    """The mean over sampled windows, kept words and noise is the evaluated loss, where the noise is uniform."""
     from didact.data.text.skipgram import make_subsampler
 
     counts, keep = torch.tensor([0, 0, 4, 4, 4, 4]), torch.tensor([1.0, 1.0, 0.9, 0.3, 0.6, 0.8])
@@ -114,8 +114,7 @@ def test_negative_sampling_evaluation_is_the_expected_training_loss():
 
 
 def test_negative_sampling_optimum_is_the_shifted_mutual_information():
-    """u_oᵀ v_w = log P(o | w) / (k P_n(o)): Levy and Goldberg 2014, eq. 7, where the vectors have room for every
-    pair."""
+    """u_oᵀ v_w = log P(o | w) / (k P_n(o)) for vectors of full rank: Levy and Goldberg 2014, eq. 7."""
     torch.manual_seed(0)
     joint = torch.rand(5, 5) + 0.05
     pairs = torch.multinomial(joint.flatten(), 300, replacement=True)

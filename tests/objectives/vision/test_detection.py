@@ -1,4 +1,4 @@
-"""Losses of detectors against loops over images, anchors and boxes; learning against a floor."""
+"""Detection losses against loops over images, anchors and boxes; training against a floor."""
 
 import math
 
@@ -18,7 +18,7 @@ LABELS = ("cat", "dog", "owl")
 
 
 def make_batch(n=4, m=5, seed=0, size=(24, 40)):
-    """Images of noise with boxes, some rows filled up; nothing is on the first."""
+    """Images of noise with boxes, some rows padded; the first image has none."""
     g = torch.Generator().manual_seed(seed)
     corner = torch.rand(n, m, 2, generator=g) * 0.6
     box = torch.cat([corner, corner + 0.1 + torch.rand(n, m, 2, generator=g) * 0.3], dim=2)
@@ -40,7 +40,7 @@ def make_yolo(**keywords):
 
 
 def make_random_outputs(objective, n=4, seed=1):
-    """What a network might say: of each anchor random numbers, so that no two losses are alike."""
+    """Random outputs for each anchor, so that no two losses are equal."""
     return torch.randn(n, len(objective.anchors), 8, generator=torch.Generator().manual_seed(seed))
 
 
@@ -72,7 +72,7 @@ def test_ssd_loss_matches_plain_loops():
         assert parts["class"][b].item() == pytest.approx(
             (matched_loss + sum(sorted(unmatched_losses)[-3 * N :])) / N, rel=1e-4
         )
-    # nothing there: three hardest negatives still teach
+    # no object: the three hardest negatives still count
     assert not is_matched[0].any() and parts["class"][0] > 0
 
 
@@ -160,10 +160,9 @@ def test_hard_negative_mask_takes_the_highest_losses():
 
 
 def test_perfect_detections_have_map_one():
-    """Offsets and scores that are right, by construction, of every matched anchor: average precision 1, and 0 of an
-    empty answer."""
+    """Offsets and scores that are right by construction: average precision 1, and 0 without detections."""
     objective, examples = make_ssd(), make_batch(n=6)
-    # two boxes, which may not hide each other
+    # two boxes, neither of which may suppress the other
     examples["y"][1:, 2:] = -1
     examples["box"][1:, 0], examples["box"][1:, 1] = (
         torch.tensor([0.1, 0.1, 0.3, 0.4]),
@@ -188,7 +187,7 @@ def test_perfect_detections_have_map_one():
 def test_yolo_cell_predicts_boxes_centered_inside_it():
     objective = make_yolo()
     out = torch.zeros(1, len(objective.anchors), 8)
-    # nothing said: the anchors themselves
+    # zero outputs: the anchors themselves
     assert_close(objective.decode_boxes(out)[0], to_corners(objective.anchors))
     extreme_outputs = torch.full_like(out, 50.0)
     centers = objective.decode_boxes(extreme_outputs)[0].view(-1, 2, 2).mean(1)
@@ -206,7 +205,7 @@ def compute_map50(objective, examples):
 
 @pytest.mark.parametrize("make", [make_ssd, make_yolo])
 def test_detectors_overfit_one_batch(make):
-    """Four images, drawn so that each class has a colour: eighty steps find every box. Guessing finds none."""
+    """Four images in which each class has a color: eighty steps find every box. Random weights find none."""
     objective, examples = make(), make_batch(n=4, m=3, seed=5)
     examples["y"] = torch.tensor([[0, 1, 2], [1, -1, -1], [2, 0, -1], [-1, -1, -1]])
     examples["box"] = (

@@ -45,7 +45,7 @@ def test_restoration_evaluation_is_independent_of_batching():
         assert torch.equal(outputs[name], repeated_outputs[name])
         torch.testing.assert_close(torch.cat([c[name] for c in outputs_by_batch]), outputs[name])
     assert not any("noises" in name for name in model.state_dict())
-    assert model.loss(b)["loss"] != model.loss(b)["loss"]               # while learning, noise is fresh
+    assert model.loss(b)["loss"] != model.loss(b)["loss"]               # training noise is new each time
 
 
 def test_identity_restoration_has_no_psnr_gain():
@@ -58,7 +58,7 @@ def test_identity_restoration_has_no_psnr_gain():
 
 
 class PerfectRestoration(nn.Module):
-    """Knows the answer."""
+    """Returns the original."""
 
     def __init__(self, x):
         super().__init__()
@@ -87,7 +87,7 @@ def test_restoration_returns_images_in_range():
 @torch.no_grad()
 @pytest.mark.parametrize("size", [(5, 7), (1, 1), (16, 8), (33, 18)])
 def test_restoration_handles_images_of_any_size(size):
-    """Away from the margin as the network does it, which halves twice and takes multiples of 4 alone."""
+    """Away from the padding as the network does it, which halves twice and takes only multiples of 4."""
     model = RestorationObjective(DenoisingAutoencoder(widths=(4, 5, 6)), AddNoise(0.1), (3, 8, 8))
     torch.nn.init.normal_(model.network.head.weight, std=0.1)
     x = torch.rand(2, 3, *size)
@@ -108,5 +108,5 @@ def test_restoration_examples_match_the_evaluation():
     torch.testing.assert_close(metrics.psnr(examples["damaged"], b["x"]), outputs["psnr_damaged"])
     torch.testing.assert_close(metrics.psnr(examples["restored"], b["x"]), outputs["psnr"])
     last_rows = {k: v[5:9] for k, v in b.items()}
-    # the noise is the row's own
+    # the noise belongs to the example
     torch.testing.assert_close(model.report_examples(last_rows)["damaged"], examples["damaged"][5:9])

@@ -13,7 +13,7 @@ LABELS = ("a", "b", "c", "d")
 
 def make_batch(n=5, seed=0):
     torch.manual_seed(seed)
-    y = torch.randint(0, 3, (n, 6, 10), dtype=torch.uint8)       # the fourth class is never there
+    y = torch.randint(0, 3, (n, 6, 10), dtype=torch.uint8)       # the fourth class never occurs
     return {"x": torch.randn(n, 3, 6, 10), "y": y, "row": torch.arange(n)}
 
 
