@@ -145,7 +145,7 @@ class ImageListing:
     class_names: tuple[str, ...]
     num_other_files: int
     num_images_outside: int     # images in none of the folders that were read
-    num_images_beside: int = 0  # images beside the class folders, read with them where no labels are needed
+    num_loose_images: int = 0  # images beside the class folders, read with them where no labels are needed
 
 
 def _list_labeled_images(tree: FolderTree, *, allow_unlabeled: bool = False) -> ImageListing:
@@ -211,7 +211,7 @@ def _merge_unlabeled(
         class_names=tuple(sorted({folder.name for _, folder in folders})),
         num_other_files=num_others,
         num_images_outside=_count_images_outside(tree, files),
-        num_images_beside=len(loose_images),
+        num_loose_images=len(loose_images),
     )
 
 
@@ -365,10 +365,10 @@ def _read_ends(path: str) -> tuple[int, bytes, bytes]:
 
 def _explain_no_labels(root: Path, listing: ImageListing) -> str:
     """Why there are no labels, and what would give some; a recipe that needs them refuses in these words."""
-    if listing.num_images_beside:
+    if listing.num_loose_images:
         counts_text = (
-            f"{len(listing.files) - listing.num_images_beside:,} in {summarize_list(listing.class_names)} and "
-            f"{listing.num_images_beside:,} beside"
+            f"{len(listing.files) - listing.num_loose_images:,} in {summarize_list(listing.class_names)} and "
+            f"{listing.num_loose_images:,} beside"
         )
         return (
             f"{len(listing.files):,} images, {counts_text}: all are read, without labels, since none are needed; to "
@@ -404,7 +404,7 @@ def _describe_folder(
     notes += describe_splits(
         listing.splits,
         listing.num_images_outside,
-        "the class folders" if listing.class_names and not listing.num_images_beside else "",
+        "the class folders" if listing.class_names and not listing.num_loose_images else "",
     )
     if listing.num_other_files:
         notes.append(f"ignored: {format_count(listing.num_other_files, 'file')} beside the images")
