@@ -79,8 +79,8 @@ def bound_on_the_gradient() -> Pair:
 @claim(
     "C5.3",
     Increasing(),
-    condition="W_hh without shear, and no unit that saturates (tanh′ near γ at every step): the bound is an upper "
-    "bound, so the gradient may grow but need not",
+    condition="W_hh without shear, and no unit that saturates (tanh′ near γ at every step): the bound is only an upper "
+    "one, so the gradient may grow but need not",
 )
 def exploding_gradient() -> Conditional:
     """‖∂h_n/∂h_0‖ of didact's RNN, n = 1 … 20, σ_max = 1.5: W = 1.5 I at z = 0, where γ = 1; then the larger of two, W
