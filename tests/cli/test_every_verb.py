@@ -84,6 +84,7 @@ def test_list_prints_every_recipe(run_cli, run_cli_json, workdir):
         assert set(row["abilities"]) <= set(ABILITIES) and (row["abilities"] or row["kind"] == "language")
     text = run_cli("list")
     assert all(row["name"] in text and row["summary"] in text and row["sources"][0] in text for row in rows)
+    assert max(map(len, text.splitlines())) <= 100, "a recipe is one line, and its sources are folded"
 
 
 def test_list_prints_every_dataset(run_cli, run_cli_json, workdir):

@@ -117,8 +117,8 @@ def test_reports_show_input_target_and_prediction(workdir):
         ("train segmentation --data blocks --augment rotate", "did you mean"),
         ("train segmentation --data digits", "learns from masks, but 'digits' is images"),
         ("train segmentation --data blocks --channels 4", "at least two levels"),
-        ("train denoising --data digits --degradation greyscale", "takes colours away"),
-        ("train denoising --degradation greyscale --strength 1", "has no --strength"),
+        ("train denoising --data digits --degradation grayscale", "is for color images"),
+        ("train denoising --degradation grayscale --strength 1", "has no --strength"),
     ],
 )
 def test_segmentation_and_denoising_refuse_bad_input_in_one_line(workdir, capsys, command, message):

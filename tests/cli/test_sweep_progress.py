@@ -68,7 +68,7 @@ def test_sweep_progress_counts_earlier_trainings_as_done(workdir):
 def test_sweep_progress_names_the_source_run_that_is_trained_first():
     progress = RecordingProgress(Console(file=io.StringIO(), force_terminal=True))
     step = {"step": 3, "total": 12, "epoch": 0.75, "seconds_left": 4.0}
-    progress("begin", {"what": "vqvae first", **step})
+    progress("begin", {"task": "vqvae first", **step})
     for payload in ({"recipe": "cnn", "trained_for": "transfer"}, {"recipe": "transfer"}):
         progress("start", payload)
         progress("step", step)

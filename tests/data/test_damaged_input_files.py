@@ -20,7 +20,7 @@ TABLE = b"a,b,y\n" + b"".join(b"%d,%.3f,%d\n" % (i, i / 7, i % 2) for i in range
 
 
 def get_read_error(reader, *args):
-    """What is said where a file is refused; None where it is read. A traceback of any other kind fails the test."""
+    """The message where a file is refused, None where it is read. Any other exception fails the test."""
     try:
         reader(*args)
     except UsageError as error:
@@ -54,7 +54,7 @@ def read_bin_members(path):
     return read_zip_members(path, (".bin",))
 
 
-# of each form a whole file and what reads it
+# of each format a sound file and its reader
 FORMATS = {
     "csv": ("t.csv", TABLE, read_csv),
     "csv.gz": ("t.csv.gz", gzip.compress(TABLE), read_csv),
@@ -95,7 +95,7 @@ def corrupt_bytes(random, raw, max_changes=4):
 
 
 def count_refusals(folder, seeds):
-    """Read every form under many mutations; how many were refused."""
+    """Read every format under many mutations; how many were refused."""
     count = 0
     for format_name, (name, raw, reader) in FORMATS.items():
         for seed in range(seeds):

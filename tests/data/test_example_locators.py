@@ -1,4 +1,4 @@
-"""Examples of one's own data are called what a person finds them by: a file inside the folder, a line of the table."""
+"""Examples of one's own data are named by where they are found: a file of the folder, a line of the table."""
 
 import os
 
@@ -17,7 +17,7 @@ QUICK_OPTIONS = {"epochs": 1, "batch_size": 16, "device": "cpu"}
 
 
 def write_gray_squares(root, classes=("dark", "light"), images_per_class=12):
-    """Squares of one grey level each, so that a picture says which file it is of."""
+    """Squares of one gray level each, which identifies the file."""
     for k, name in enumerate(classes):
         (root / name).mkdir(parents=True)
         for i in range(images_per_class):
@@ -26,7 +26,7 @@ def write_gray_squares(root, classes=("dark", "light"), images_per_class=12):
 
 
 def write_numbered_csv(path, rows=60):
-    """Each value tells its line; an empty line shifts those behind it, and a cell in quotation marks takes two."""
+    """Each value is its line; an empty line shifts the next ones, and a quoted cell takes two lines."""
     lines = ["note,x,y"] + [f'"a\nb",{3 + 2 * i},{i % 2}' for i in range(rows)]
     lines.insert(1, "")
     path.write_text("\n".join(lines))

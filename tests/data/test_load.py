@@ -151,4 +151,4 @@ def test_compute_uint8_mean_std_equals_float_statistics():
     torch.testing.assert_close(
         std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0
     )
-    assert std.flatten()[1] == 1  # a channel that never changes is centred, not blown up
+    assert std.flatten()[1] == 1  # a constant channel is centered, not scaled

@@ -1,4 +1,4 @@
-"""Pairs of sentences and series of numbers: made ones, public ones, one's own."""
+"""Sentence pairs and time series: synthetic, public and from files."""
 
 import json
 from datetime import date, timedelta
@@ -108,7 +108,7 @@ def test_load_series_reads_a_csv(tmp_path):
     )
     data = load(str(path), accepts=("series",))
     assert (data.kind, data.target, data.task) == ("series", "warmth", "regression")
-    assert data.train.columns["x"][0, :4, 0].tolist() == [0, 0.5, 1, 1]  # a gap keeps the value before it
+    assert data.train.columns["x"][0, :4, 0].tolist() == [0, 0.5, 1, 1]  # a missing value is the one before it
     assert data.notes[1:2] == (
         "1 of 400 values of 'warmth' are missing: filled with the one before, and scored as if measured",
     )

@@ -1,4 +1,4 @@
-"""A data set's folder reads nothing from outside of itself, however its annotations or links name it."""
+"""A dataset's folder reads nothing from outside of itself, whatever its annotations or links name."""
 
 import json
 from pathlib import Path

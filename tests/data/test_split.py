@@ -23,7 +23,7 @@ def test_train_val_test_split_is_disjoint_complete_and_stratified(sizes, fractio
     for part, fraction in zip(("validation", "test"), fractions, strict=True):
         counts = torch.bincount(y[indices[part]], minlength=len(sizes))
         assert (counts - fraction * torch.tensor(sizes)).abs().max() <= 1
-    # else a class may be short in training to be everywhere
+    # else a class may have too few examples for every split
     is_large = torch.tensor(sizes) * min(fractions) >= 1
     counts = torch.bincount(y[indices["train"]], minlength=len(sizes))
     assert ((counts - (1 - sum(fractions)) * torch.tensor(sizes)).abs()[is_large] <= 1 + 1e-9).all()

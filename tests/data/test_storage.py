@@ -13,7 +13,7 @@ from didact.errors import UsageError
 
 @pytest.fixture(params=["labelled", "beside", "flat"])
 def resident_and_streamed(request, tmp_path, monkeypatch):
-    """The same folder, in memory and streamed: in class folders, in such and beside them, in none."""
+    """The same folder in memory and streamed: images in class folders, also beside them, without class folders."""
     for k, name in enumerate(("ant", "bee")):
         (tmp_path / name).mkdir()
         for i in range(12 + 8 * k):

@@ -115,7 +115,7 @@ def test_gan_vae_and_autoencoder_learn_unlabeled_images(workdir):
         run = didact.train(RECIPES[name], data=unlabeled, steps=5, **arguments)
         assert "class_coverage" not in run.metadata["test"] and run.metadata["test"]["loss"] != 0
     with pytest.raises(
-        ValueError, match="--conditional tells the model the class of each image, but 'digits' has none"
+        ValueError, match="--conditional needs the class of each image, but 'digits' has none"
     ):
         RECIPES["vae"](unlabeled, conditional=True)
 

@@ -32,7 +32,7 @@ def test_notes_name_chosen_epochs_and_batch_size():
         "chosen from 105 training examples: batches of 32",
     )
     assert prepare("mlp", {"data": "iris", "steps": 3, "batch_size": 8}).experiment.notes == ()
-    assert "network ssd_tiny, changed by " in prepare("detection", {"steps": 3}).experiment.notes[0]
+    assert "network ssd_tiny, augmentations: " in prepare("detection", {"steps": 3}).experiment.notes[0]
 
 
 def test_progress_and_report_omit_budget_notes_where_steps_are_set(workdir, capsys):

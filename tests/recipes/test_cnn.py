@@ -47,7 +47,7 @@ def test_shortcut_none_has_the_layers_of_the_residual_network():
         for name, _ in build_network("cnn", model="cifar_resnet8", shortcut="projection").named_parameters()
     )
     with pytest.raises(
-        UsageError, match="--shortcut none is what goes around the blocks of a ResNet, got --model cnn; leave it out"
+        UsageError, match="--shortcut none is for ResNets, got --model cnn; leave it out"
     ):
         build_network("cnn", shortcut="none")
 

@@ -183,7 +183,7 @@ def test_cluster_anchor_sizes_weighs_classes_equally(dataset_folder):
 def test_cluster_anchor_sizes_refuses_images_without_boxes(dataset_folder):
     data = load(str(dataset_folder), size=64)
     columns = {**data.train.columns, "y": torch.full_like(data.train.columns["y"], -1)}
-    with pytest.raises(ValueError, match="no training image of 'shapes' shows anything"):
+    with pytest.raises(ValueError, match="no training image of 'shapes' has a box"):
         cluster_anchor_sizes(replace(data, train=TensorSplit(columns)), 1, 3)
 
 

@@ -216,7 +216,7 @@ def test_option_without_effect_on_an_attention_is_noted(name, book_folder):
     assert "--window 4 is for --attention local, strided, topk: to tiled attention it does nothing" in get_notes(
         attention="tiled", window=4
     )
-    assert "--dropout 0.2 drops no weights of local attention" in get_notes(attention="local", dropout=0.2)
+    assert "--dropout 0.2 drops hidden units only: local attention" in get_notes(attention="local", dropout=0.2)
     other_notes = get_notes(attention="local", window=4) + get_notes(dropout=0.2) + get_notes(attention="tiled")
     assert "--window" not in other_notes and "--dropout" not in other_notes
 
@@ -308,7 +308,7 @@ def test_sweep_compares_attention_variants(workdir, capsys):
         ("train gpt --data book.txt --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
         (
             "train gpt --data book.txt --model llama --attention local",
-            "--model llama knows full attention alone, got --attention local",
+            "--model llama has only full attention, got --attention local",
         ),
         ("train gpt --data book.txt --attention differential --embed-dim 20 --num-heads 4", "must be even, got 5"),
     ],

@@ -143,17 +143,17 @@ def test_masked_lm_pretraining_shows_its_progress(capsys, workdir):
     ]
     assert main(words) == 0
     err = capsys.readouterr().err
-    lines = [line for line in err.splitlines() if "guessing hidden words of its own texts first" in line]
+    lines = [line for line in err.splitlines() if "pretraining on its own texts first" in line]
     assert [line.partition("first: ")[2].partition(",")[0] for line in lines] == [
         f"{k} of 20 steps" for k in range(2, 21, 2)
     ]
     assert lines[-1].endswith("0.0 s left") and err.index(lines[-1]) < err.index("fine_tune on own")
     assert "expected:" not in err[: err.index("fine_tune on own")]
     assert main(words) == 0                                                                   # known by now
-    assert "guessing hidden words of its own texts first" not in capsys.readouterr().err
+    assert "pretraining on its own texts first" not in capsys.readouterr().err
     progress = TrainingProgress(Console(file=io.StringIO(), force_terminal=True))
     progress("load", {"data": "pretrained weights"})
-    progress("begin", {"what": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
+    progress("begin", {"task": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
     progress.close()
     assert "guessing: 3 of 20 steps, 1.0 s left" in progress.console.file.getvalue()
 
@@ -178,7 +178,7 @@ def test_fine_tune_copies_the_weights_of_minilm():
     new_weights = {name: torch.zeros_like(t) for name, t in minilm_weights.items()} | {
         "embeddings.word_embeddings.weight": torch.zeros(4, 384)
     }
-    assert copy_matching_tensors(new_weights, minilm_weights, words, pieces) == ("0 of 3 words are new to it",)
+    assert copy_matching_tensors(new_weights, minilm_weights, words, pieces) == ("0 of 3 words are new",)
     torch.testing.assert_close(
         new_weights["embeddings.word_embeddings.weight"][2:], torch.stack([table[pieces(w)].mean(0) for w in words[2:]])
     )
@@ -191,7 +191,7 @@ def test_fine_tune_copies_the_weights_of_minilm():
         ({"weights": "nowhere"}, "no weights at nowhere: give a run of bert, or minilm"),
         (
             {"weights": "characters"},
-            "was pretrained on characters, but words are read here; pretrain with --tokens words or bpe",
+            "was pretrained on characters, but this recipe reads words; pretrain with --tokens words or bpe",
         ),
         *(
             (
@@ -213,7 +213,7 @@ def test_fine_tune_copies_the_weights_of_minilm():
         ({"mode": "lora", "lora_rank": 999}, "the rank must be from 1 to"),
         (
             {},
-            "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --mode "
+            "279 words of training texts are too few for pretraining; give --weights RUN or minilm, or --mode "
             "scratch",
         ),
         ({"labels_per_class": 999}, "--labels-per-class 999"),

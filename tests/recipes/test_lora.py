@@ -48,7 +48,7 @@ def test_lora_learns_another_text(base_run, adapted_run):
     trainable_count = sum(p.numel() for p in objective.parameters() if p.requires_grad)
     # rank 4 beside D x 3D, D x D, D x 4D and 4D x D in both layers: 4 · (4D + 2D + 5D + 5D)
     assert trainable_count == 2 * 4 * 16 * 32 and any(
-        f"{trainable_count:,} numbers learn" in note for note in adapted_run.metadata["notes"]
+        f"{trainable_count:,} trainable parameters" in note for note in adapted_run.metadata["notes"]
     )
     assert adapted_run.metadata["test"]["perplexity"] < 2                                   # 15 characters by chance
     base_model, _ = load_model(run)
@@ -124,7 +124,7 @@ def test_lora_adapts_every_expert(base_run):
     )
     objective, _ = load_model(after)
     # rank 4 beside D x 3D and D x D, and in three experts beside three matrices of D x 8D/3: the router stays
-    assert f"{4 * 6 * 32 + 3 * 3 * 4 * (32 + 85):,} numbers learn" in " ".join(after.metadata["notes"])
+    assert f"{4 * 6 * 32 + 3 * 3 * 4 * (32 + 85):,} trainable parameters" in " ".join(after.metadata["notes"])
     assert torch.equal(objective.network.h[0].mlp.router.weight, load_model(run)[0].network.h[0].mlp.router.weight)
     assert after.metadata["test"]["perplexity"] < 2                                     # 15 characters by chance
     assert len(generate_continuations(after, "not that", tokens=9)[0]) == 9
@@ -150,7 +150,7 @@ def test_text_transformer_adapts_to_new_labels(workdir):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"lora_rank": 4}, "--lora-rank 4 adapts what was learned before; add --weights RUN"),
+        ({"lora_rank": 4}, "--lora-rank 4 adapts pretrained weights; add --weights RUN"),
         (
             {"weights": "RUN", "embed_dim": 48, "lora_rank": 4},
             "was trained with --embed-dim 32, got --embed-dim 48; give the same",

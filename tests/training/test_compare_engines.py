@@ -19,8 +19,8 @@ NAMES = ["scratch_manual", "scratch_mlp", "scratch_lenet", "scratch_rnn", "scrat
 def test_engines_agree_after_ten_steps(name):
     result = compare_engines(RECIPES[name], {}, steps=10)
     assert result["equal"] and 0 < result["max_difference"] < 1e-9
-    updated_rows = [r for r in result["rows"] if "after" in r["what"]]
-    assert len(updated_rows) == len([r for r in result["rows"] if r["what"].startswith("gradient")]) > 3
+    updated_rows = [r for r in result["rows"] if "after" in r["name"]]
+    assert len(updated_rows) == len([r for r in result["rows"] if r["name"].startswith("gradient")]) > 3
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw"])

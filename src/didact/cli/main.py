@@ -1,5 +1,4 @@
-"""didact, the command: finds the verb, runs it, and turns mistakes into one line. Answers in a blink: no torch up
-here."""
+"""The command `didact`: finds the verb, runs it, and prints errors as one line. Fast: torch is not imported here."""
 
 import importlib
 import os
@@ -12,58 +11,65 @@ from didact import __version__
 from didact.cli.terminal import echo
 from didact.errors import UsageError, suggest_nearest
 
-VERBS = {  # in the order of --help: the verb's module and what it is for
-    "list": "the catalogue of recipes, or of data sets",
-    "show": "one recipe: what it is, where from, its options, its layers",
-    "train": "train a recipe: report, checkpoint and model in one folder",
-    "resume": "go on with a run that was stopped or killed",
-    "evaluate": "the metrics of a run, computed anew",
-    "predict": "use a run's model on inputs of one's own",
-    "sample": "draw new images from a run's model, or let it write",
-    "search": "the lines of a text nearest in meaning to a question, or the words nearest to a word",
-    "explain": "why a classifier answers as it does: maps over images, shares of features",
-    "report": "write a run's report, or compare several runs",
-    "sweep": "train a recipe over a grid of arguments: a table and a heat map",
-    "compare": "one network in two engines, NumPy's and PyTorch's: how far apart are they?",
-    "graph": "draw the graph of a formula, with values and gradients",
-    "gradcheck": "a gradient in several ways: of a formula, or of a recipe on the NumPy engine",
-    "check": "every number that the courses state: stated, computed, verdict",
-    "reproduce": "measure the tables of the courses anew, cell by cell beside what is stated",
+VERBS = {  # module and summary of each command, in the order of --help
+    "list": "all recipes; --data: all datasets; --runs: your runs",
+    "show": "one recipe: equation, sources, options, layers",
+    "train": "train a recipe: a folder with model, metrics and report",
+    "resume": "continue a run that was stopped or killed",
+    "evaluate": "compute a run's metrics again, also by group or in int8",
+    "predict": "predict with a run's model: images, table rows, texts",
+    "sample": "sample images, table rows or text from a run's model",
+    "search": "semantic search in a text; nearest words of a word",
+    "explain": "explain predictions: saliency, Grad-CAM, Shapley, attention",
+    "report": "write a run's report again, or compare several runs",
+    "sweep": "train a recipe over a grid of options: table and heat map",
+    "compare": "compare a network in two engines, NumPy and PyTorch",
+    "graph": "draw a computation graph with values and gradients",
+    "gradcheck": "check the gradients of an expression or a NumPy network",
+    "check": "check the claims of the courses: stated, computed, verdict",
+    "reproduce": "measure the tables of the courses again, cell by cell",
     "doctor": "what this machine can and cannot do, and why",
 }
 
 
 class LazyGroup(click.Group):
-    """The verbs, each imported only when it is called."""
+    """A click group that imports a verb only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
-            raise UsageError(f"no verb named {name!r}; {suggest_nearest(name, VERBS)}")
+            raise UsageError(f"no command named {name!r}; {suggest_nearest(name, VERBS)}")
         command: click.Command = importlib.import_module(f"didact.cli.verbs.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    options_metavar="",
+    subcommand_metavar="COMMAND …",
+    epilog="`didact COMMAND --help` and `didact train RECIPE --help` list all options.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="didact %(version)s")
 def didact() -> None:
     """The deep-learning syllabus as software that runs.
 
     \b
     The first minute:
-      didact train mlp                               digits, in seconds; then open the report it names
+      didact train mlp                               digits in seconds, and a report
+      didact predict latest digit.png                use the trained model
       didact train mlp --data my.csv --target price  the same on your own table
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line. 0: done; 2: the caller's mistake, in one line; 1: our bug, with its traceback."""
+    """Run a command line and return its exit code: 0 done, 2 the caller's mistake in one line, 1 our bug."""
     try:
         code = didact.main(args=arguments, prog_name="didact", standalone_mode=False)
         code = code if isinstance(code, int) else 0
@@ -80,9 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _print_error(str(error))
     except (KeyboardInterrupt, click.Abort):
         code = _print_error("stopped")
-    except (BrokenPipeError, SystemExit) as gone:  # the reader of our output has gone: nothing is wrong
-        # click's, of a broken pipe
-        if isinstance(gone, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+    except (BrokenPipeError, SystemExit) as error:  # `didact list | head`: the reader has gone, which is no error
+        # click turns a broken pipe into SystemExit, and marks stdout
+        if isinstance(error, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
@@ -90,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_error(message: str) -> int:
-    """One line on stderr, and the exit code of a caller's mistake."""
-    if os.environ.get("LOCAL_RANK", "0") == "0":  # of the processes that torchrun starts, the first speaks
+    """Print one line on stderr and return the exit code of a caller's mistake."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # of the processes that torchrun starts, only the first prints
         echo("didact: " + " ".join(message.split()), err=True)
     return 2
 

@@ -59,7 +59,7 @@ class TrainingProgress:
     def on_begin(self, payload: dict[str, Any]) -> None:
         """A training before the recipe's own (of a source run): in the status line, or with a line per evaluation."""
         text = (
-            f"{payload['what']}: {payload['step']:,} of {format_count(payload['total'], 'step')}, "
+            f"{payload['task']}: {payload['step']:,} of {format_count(payload['total'], 'step')}, "
             f"{format_duration(payload['seconds_left'])} left"
         )
         if self.loading is not None:

@@ -31,7 +31,7 @@ def parse_recipe_name(
             "options. Recipes:\n"
         )
         for recipe in filter(is_suitable, load_recipes().values()):
-            echo(f"  {recipe.name:<22} {recipe.summary}")
+            echo(f"  {recipe.name:<21} {recipe.summary}")
         raise click.exceptions.Exit(0)
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"didact {verb} expects a recipe's name first; `didact list` shows them")

@@ -49,7 +49,7 @@ class SweepProgress:
         self.prefix = f"{payload['recipe']} first: " if "trained_for" in payload else ""
 
     def on_begin(self, payload: dict[str, Any]) -> None:
-        self._update_bar(payload["step"], payload["total"], f"{payload['what']}: {_format_position(payload)}")
+        self._update_bar(payload["step"], payload["total"], f"{payload['task']}: {_format_position(payload)}")
 
     def on_step(self, payload: dict[str, Any]) -> None:
         self._update_bar(payload["step"], payload["total"], self.prefix + _format_position(payload))

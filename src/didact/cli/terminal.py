@@ -6,6 +6,8 @@ color the terminal, move its cursor or set its title. Everything that the comman
 """
 
 import re
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -22,6 +24,13 @@ def escape_control(text: str) -> str:
 def escape_control_in_json(document: str) -> str:
     r"""A JSON document with the control characters that JSON leaves as they are (DEL and C1) as \u009b."""
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", document)
+
+
+def wrap_items(*groups: Iterable[str], width: int) -> list[str]:
+    """Lines of "a, b; c, d", broken only between items: "Gaba 5.2" stays whole."""
+    texts = (", ".join(item.replace(" ", "\N{NO-BREAK SPACE}") for item in group) for group in groups)
+    lines = textwrap.wrap("; ".join(filter(None, texts)), width, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def echo(text: str = "", *, err: bool = False, newline: bool = True, **style: Any) -> None:

@@ -43,7 +43,7 @@ _IMAGE_KINDS = {"images", "masks", "boxes"}
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is asked of data beyond their name: by a person (the first six), by a recipe, by a run that is reloaded."""
+    """Options of the user (the first six), of a recipe, and of a run whose data are loaded again."""
 
     target: str | None = None
     task: Task | None = None

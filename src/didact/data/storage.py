@@ -42,7 +42,7 @@ class FileSplit:
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator(),       # else it samples from the global one, and dropout would change
         )
-        with warnings.catch_warnings():        # Python 3.12 warns of every fork beside threads; workers only decode
+        with warnings.catch_warnings():        # Python 3.12 warns of forks while threads run; workers only decode
             warnings.simplefilter("ignore", DeprecationWarning)
             batches = iter(loader)
         try:

@@ -1,4 +1,4 @@
-"""What several recipes choose alike from the size and balance of their data."""
+"""What several recipes choose from the size and class balance of their data."""
 
 from math import ceil
 
@@ -11,14 +11,14 @@ from didact.errors import UsageError
 from didact.training.experiment import BudgetNote
 
 CLASSIFICATION_TASKS = ("binary", "multiclass")
-SUPERVISED_TASKS = (*CLASSIFICATION_TASKS, "multilabel", "regression")     # whatever one row of numbers can answer
-SMALL_TRAIN_SIZE = 5_000  # training examples below which a set is small
+SUPERVISED_TASKS = (*CLASSIFICATION_TASKS, "multilabel", "regression")     # all that one vector of outputs can predict
+SMALL_TRAIN_SIZE = 5_000  # a dataset with fewer training examples is small
 
 
 def choose_budget(
     data: Data, epochs: int | None, batch_size: int | None, *, target_steps: int = 1_500
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Epochs and batch size where they are not given: about so many steps for small sets, ten epochs for large ones."""
+    """Epochs and batch size; where not given, so many steps on a small dataset, ten epochs on a large one."""
     num_examples = len(data.train)
     chosen_batch_size = batch_size or (32 if num_examples < SMALL_TRAIN_SIZE else 128)
     chosen_epochs = epochs or min(60, max(10, ceil(target_steps * chosen_batch_size / max(1, num_examples))))
@@ -32,7 +32,7 @@ def choose_budget(
 
 
 def _describe_choices(num_examples: int, *choices: str) -> str:
-    """What was chosen, and from what; nothing where nothing was."""
+    """What was chosen from the number of examples; empty if nothing was."""
     choices_text = ", ".join(filter(None, choices))
     return choices_text and f"chosen from {num_examples:,} training examples: {choices_text}"
 
@@ -40,10 +40,9 @@ def _describe_choices(num_examples: int, *choices: str) -> str:
 def choose_epochs(
     data: Data, batch_size: int, epochs: int | None, *, steps: int, min_epochs: int
 ) -> tuple[int, int | None, tuple[str, ...]]:
-    """Epochs where none are given: so many steps in all of few images, at least so many passes over many.
+    """Epochs, where not given: `steps` steps in all on few images, at least `min_epochs` epochs on many.
 
-    Then the steps between evaluations where epochs are so many, since those of few images are over at once: 50
-    evaluations in all.
+    Also returns the steps between evaluations: 50 evaluations in all where there are more than 50 epochs.
     """
     if epochs:
         return epochs, None, ()
@@ -57,12 +56,12 @@ def choose_epochs(
 
 
 def choose_lr(data: Data, optimizer: str, lr: float | None) -> float | None:
-    """A small set has few steps in an epoch: AdamW takes larger ones there, where no rate is given."""
+    """The learning rate; where not given, AdamW takes larger steps on a small dataset, which has few of them."""
     return 3e-3 if lr is None and optimizer == "adamw" and len(data.train) < SMALL_TRAIN_SIZE else lr
 
 
 def apply_balance(data: Data, balance: str) -> tuple[Data, Tensor | None]:
-    """The data and class weights that answer an imbalance."""
+    """The data and class weights for a way to treat class imbalance."""
     if balance == "none":
         return data, None
     if data.task not in ("binary", "multiclass"):
@@ -73,13 +72,13 @@ def apply_balance(data: Data, balance: str) -> tuple[Data, Tensor | None]:
 
 
 def make_image_augmentation(data: Data, names: tuple[str, ...]) -> Augmentation | None:
-    """The named augmentations, which are for images; mixed labels are for classes."""
+    """The named augmentations, for images only; mixup and cutmix only for classes."""
     if names and data.kind != "images":
-        raise UsageError(f"--augment changes images, but {data.name!r} is {data.kind}")
+        raise UsageError(f"--augment is for images, but {data.name!r} is {data.kind}")
     mixing_names = {"mixup", "cutmix"} & set(names)
     if mixing_names and data.task != "multiclass":
         raise UsageError(
-            f"--augment {min(mixing_names)} mixes the labels of several classes, but the targets of {data.name!r} are "
+            f"--augment {min(mixing_names)} mixes labels of several classes, but the targets of {data.name!r} are "
             f"{data.task}"
         )
     return make_augmentations(names, num_classes=data.num_classes)

@@ -1,4 +1,4 @@
-"""Hyperparameters that many recipes share: type, bounds and the line that `--help` shows, each written once."""
+"""Options that many recipes share: type, bounds, aliases and help text, each defined once."""
 
 from typing import Annotated, Literal
 

@@ -1,5 +1,4 @@
-"""A language network that was trained before goes on with another text: all of it, or thin matrices beside its own
-(LoRA)."""
+"""Initial weights of a language network: those of an earlier run or a published file; all are trained, or only LoRA."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +26,16 @@ InitialWeights = Annotated[
 LoRARank = Annotated[
     int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora_r")
 ]
-# where the matrices are that LoRA stands beside: not embeddings, not heads
+# modules whose matrices LoRA adapts: neither embeddings nor heads
 BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")
-LAYER_MARKERS = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one in each layer
-EMBEDDING_NAMES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # a row for each token
+LAYER_MARKERS = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one per layer
+EMBEDDING_NAMES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # one row per token
 
 
 def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Sequence[str] = ()) -> tuple[str, ...]:
-    """Freeze all but LoRA's matrices and what is to learn whole, where a rank is given; how many numbers learn.
-    Lhotte 9.3."""
+    """Freeze all parameters but LoRA's matrices and the given modules, if a rank is given; a note counts them. Lhotte
+    9.3.
+    """
     if rank is None:
         return ()
     num_total = sum(p.numel() for p in network.parameters())
@@ -44,8 +44,8 @@ def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Seque
         network.get_submodule(name).requires_grad_(True)
     num_trainable = sum(p.numel() for p in network.parameters() if p.requires_grad)
     return (
-        f"LoRA of rank {rank}: {num_trainable:,} numbers learn, {100 * num_trainable / num_total:.1f} % of the "
-        f"{num_total:,} that full fine-tuning moves",
+        f"LoRA of rank {rank}: {num_trainable:,} trainable parameters, {100 * num_trainable / num_total:.1f} % of the "
+        f"{num_total:,} of full fine-tuning",
     )
 
 
@@ -57,9 +57,9 @@ def make_weight_initializer(
     arguments: Mapping[str, Any],
     vocab: Sequence[str],
 ) -> Callable[[InitContext], tuple[str, ...]] | None:
-    """What an experiment begins with; None where the weights are drawn."""
+    """The weight initializer of an experiment; None if the network is trained from scratch."""
     if location is None and rank is not None:
-        raise UsageError(f"--lora-rank {rank} adapts what was learned before; add --weights RUN or FILE")
+        raise UsageError(f"--lora-rank {rank} adapts pretrained weights; add --weights RUN or FILE")
     return None if location is None else partial(_load_weights, network, location, recipe, arguments, vocab)
 
 
@@ -71,8 +71,7 @@ def _load_weights(
     vocab: Sequence[str],
     context: InitContext,
 ) -> tuple[str, ...]:
-    """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for;
-    what became of them."""
+    """Load the weights of a run of the same shape; rows of the embedding are matched by token. Returns a note."""
     path = os.path.expanduser(location)
     if os.path.isfile(path):
         return load_published_weights(network, Path(path))
@@ -85,7 +84,7 @@ def _load_weights(
         )
     check_arguments_match(str(run.folder), get_run_arguments(run), arguments)
     objective, data = load_model(run)
-    # what LoRA learned there is part of its matrices here
+    # what LoRA learned in the source run becomes part of its weights
     merge_lora(objective)
     source_state = objective.get_submodule("network").state_dict()
     source_rows = {
@@ -93,13 +92,14 @@ def _load_weights(
     }
     row_pairs = [(row, source_rows[token]) for row, token in enumerate(vocab) if token in source_rows]
     for name, tensor in network.state_dict().items():
-        if not name.endswith((".a", ".b")):                            # LoRA's own, which begin anew
+        if not name.endswith((".a", ".b")):                            # LoRA's matrices of this run start anew
             _copy_rows(tensor, source_state[original_name(name)], row_pairs if name in EMBEDDING_NAMES else None)
-    return (f"weights of {run.folder}; {len(vocab) - len(row_pairs)} of {len(vocab):,} tokens are new to it",)
+    return (f"weights of {run.folder}; {len(vocab) - len(row_pairs)} of {len(vocab):,} tokens are new",)
 
 
 def get_run_arguments(run: Run) -> dict[str, Any]:
-    """As they count: options that are younger than the run by their defaults, a span by its form."""
+    """A run's arguments, with defaults for options that are younger than the run, and the effective attention window.
+    """
     arguments = {name: option.default for name, option in RECIPES[run.metadata["recipe"]].options.items()}
     arguments.update(run.metadata["arguments"])
     return (
@@ -110,7 +110,7 @@ def get_run_arguments(run: Run) -> dict[str, Any]:
 
 
 def check_arguments_match(source: str, source_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Weights fit a network of their own sizes alone; other heads would even fit, and be another network."""
+    """Refuse weights of another shape; with another number of heads they would even fit, but compute something else."""
     def format_option(name: str, value: Any) -> str:
         flag = f"--{name.replace('_', '-')}"
         return f"no {flag}" if value is None else f"{flag} {value}"
@@ -124,8 +124,7 @@ def check_arguments_match(source: str, source_arguments: Mapping[str, Any], argu
 
 
 def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
-    """Published weights in a network of the same shape; of a longer table of positions the first rows. Nothing may
-    be missing."""
+    """Load published weights of the same shape; of a longer position table the first rows. No tensor may be missing."""
     model_tensors = {
         original_name(name): p for name, p in network.state_dict().items() if not name.endswith((".a", ".b"))
     }
@@ -136,7 +135,7 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
         name.endswith(LAYER_MARKERS) for name in model_tensors
     )
     if num_extra_layers:
-        raise UsageError(f"{path} has {num_extra_layers} layers more than this network; give --num-layers to match")
+        raise UsageError(f"{path} has {num_extra_layers} more layers than this network; give --num-layers to match")
     for name, p in model_tensors.items():
         t = file_tensors[name]
         if name.endswith("wpe.weight") and t.ndim:
@@ -147,21 +146,21 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
                 f"{_shape_hint(name)}"
             )
         p.copy_(t)
-    return (f"weights of {path.name}: {sum(p.numel() for p in model_tensors.values()):,} numbers",)
+    return (f"weights of {path.name}: {sum(p.numel() for p in model_tensors.values()):,} parameters",)
 
 
 def _missing_hint(missing: Sequence[str]) -> str:
-    """What to do about matrices that a file lacks: some belong to an option that no published network has."""
+    """Advice on tensors that a file lacks; some belong to an option that no published network has."""
     for name_part, option in ((".lambdas", "--attention differential"), (".mlp.router.", "--num-experts")):
         if any(name_part in name for name in missing):
-            return f"published weights know no {option}: leave it out"
-    return "give the --model and as many --num-layers as it was made with"
+            return f"published weights have no {option}: leave it out"
+    return "give the --model and --num-layers that it was trained with"
 
 
 def _shape_hint(name: str) -> str:
-    """What makes a shape fit."""
+    """Advice on a tensor of another shape."""
     if name in EMBEDDING_NAMES:
-        return "give the --embed-dim, and text in the tokens that they were trained with: --tokens gpt2"
+        return "give the --embed-dim and the tokenizer that they were trained with: --tokens gpt2"
     return (
         "choose a shorter --context-length"
         if name.endswith("wpe.weight")
@@ -170,7 +169,7 @@ def _shape_hint(name: str) -> str:
 
 
 def _copy_rows(target: Tensor, source: Tensor, row_pairs: Sequence[tuple[int, int]] | None) -> None:
-    """In place: row by row where rows are tokens; else all, but a head of another number of classes stays new."""
+    """Copy in place: rows matched by token; without pairs everything, unless the shapes differ (a new head)."""
     if row_pairs:
         target_rows, source_rows = (list(indices) for indices in zip(*row_pairs, strict=True))
         target[target_rows] = source[source_rows]

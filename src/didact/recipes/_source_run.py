@@ -1,4 +1,4 @@
-"""A run that another one begins with, as its teacher or its coder: named by its folder, or trained first."""
+"""The source run of a recipe, its teacher or its autoencoder: an earlier run, or one that is trained first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from didact.training.restore import load_model
 SourceRunOption = Annotated[
     str | None,
     RunReference(reuse_data=True),
-    "source run, whose data are taken too: its folder, the end of its name, or latest (if not given, one is trained "
+    "source run, whose data are used too: its folder, the end of its name, or latest (if not given, one is trained "
     "first)",
 ]
 
 
 @dataclass(frozen=True)
 class SourceRun:
-    """A recipe with its arguments, and the run that trained it; None: still to be trained."""
+    """A recipe with its arguments, and the folder of its run; None if it is still to be trained."""
 
     recipe: Recipe
     arguments: dict[str, Any]
@@ -33,7 +33,7 @@ class SourceRun:
 
     @property
     def description(self) -> str:
-        """As one types it: the recipe, and what differs from its defaults."""
+        """The recipe and the arguments that differ from its defaults, as they are typed."""
         options = self.recipe.options
         changed = [
             f"{name}={format_value(value)}" for name, value in self.arguments.items() if value != options[name].default
@@ -45,7 +45,7 @@ class SourceRun:
         return experiment
 
     def train_or_load(self, objective: Objective, data: Data, context: InitContext) -> str:
-        """What it learned, in an objective of the same kind; a line on where from."""
+        """Load the run's weights into an objective of the same kind, or train them; a note says which."""
         if self.location is not None:
             try:
                 objective.load_state_dict(load_model(Run.open(self.location))[0].state_dict())
@@ -53,16 +53,16 @@ class SourceRun:
                 reason = str(error).splitlines()[-1].strip()
                 problem = f"{self.location} is not {self.description} on {data.name!r} ({reason})"
                 raise UsageError(
-                    f"{problem}; give --from alone: the run says what it is and brings its data"
+                    f"{problem}; give --from alone: recipe and data are read from the run"
                 ) from error
-            return f"begins with {self.location} ({self.description})"
+            return f"starts from {self.location} ({self.description})"
         settings = Settings(precision=context.settings.precision, seed=context.settings.seed)
-        event = {"what": f"{self.recipe.name} first"}
+        event = {"task": f"{self.recipe.name} first"}
         trainer = Trainer(
             self.build_experiment(data),
             settings,
             device=context.device,
-            on_event=lambda _, facts: context.on_event("begin", event | facts),
+            on_event=lambda _, payload: context.on_event("begin", event | payload),
         )
         trainer.train()
         objective.load_state_dict(trainer.best_weights)
@@ -76,9 +76,9 @@ class SourceRun:
 def resolve_source_run(
     location: str | None, description: str | None, data: Data, *, allowed_recipes: Sequence[str]
 ) -> SourceRun:
-    """The run of that name; or the words of one, the first of the known recipes where there are none.
+    """The source run at a location; or of a description, "vae latent_dim=8", by default the first allowed recipe.
 
-    A run that begins with another keeps these words, so that it can be rebuilt when the other is gone.
+    The description is saved with the run, so that it can be rebuilt after its source run is deleted.
     """
     if location is None or description is not None:
         name, *words = (description or allowed_recipes[0]).split()
@@ -98,7 +98,7 @@ def resolve_source_run(
         )
     if source_data.kind != data.kind:
         raise UsageError(
-            f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; begin with a run on "
+            f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; start from a run on "
             f"{data.kind}"
         )
     if source_data.shape != data.shape:
@@ -106,7 +106,7 @@ def resolve_source_run(
             f"{shape[2]}×{shape[1]} pixels, {format_count(shape[0], 'channel')}"
             for shape in (source_data.shape, data.shape)
         )
-        advice = "leave out --data and --size: it brings its own"
+        advice = "leave out --data and --size: the data of the run are used"
         raise UsageError(
             f"{run.folder} learned images of {source_size}, but those of {data.name!r} have {size}; {advice}"
         )

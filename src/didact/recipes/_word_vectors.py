@@ -1,4 +1,4 @@
-"""Word vectors learned elsewhere as the beginning of a network's own embedding."""
+"""Pretrained word vectors as the initial embedding of a network."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Embeddings = Annotated[
 def make_embedding_initializer(
     embedding: nn.Embedding, vocab: Sequence[str], location: str | None
 ) -> Callable[[InitContext], tuple[str, ...]] | None:
-    """What an experiment begins with; None where the embedding is drawn."""
+    """The weight initializer of an embedding; None without pretrained vectors."""
     return None if location is None else partial(_copy_vectors, embedding, vocab, location)
 
 
@@ -30,9 +30,9 @@ def make_embedding_initializer(
 def _copy_vectors(
     embedding: nn.Embedding, vocab: Sequence[str], location: str, context: InitContext
 ) -> tuple[str, ...]:
-    """Rows of the table by the word that they stand for, as spread as they were drawn; how many were found.
+    """Copy the vectors of known words, scaled to the standard deviation of the initialization. Returns a note.
 
-    <pad> and <unk>, the first two, stay. GloVe's numbers are larger than what the layers behind were made for.
+    The first two rows, <pad> and <unk>, stay. GloVe's vectors are larger than the layers behind are made for.
     """
     if location != "glove" and not os.path.exists(os.path.expanduser(location)):
         raise UsageError(
@@ -43,7 +43,7 @@ def _copy_vectors(
     dim = source.shape[1]
     if target.shape[1] != dim:
         raise UsageError(
-            f"the vectors of {location} have {dim} numbers, got --embed-dim {target.shape[1]}; say --embed-dim {dim}"
+            f"the vectors of {location} have dimension {dim}, got --embed-dim {target.shape[1]}; give --embed-dim {dim}"
         )
     row_pairs = [
         (row, word_vectors.index_by_word[word])
@@ -56,4 +56,4 @@ def _copy_vectors(
         )
     target_rows, source_rows = (torch.tensor(indices) for indices in zip(*row_pairs, strict=True))
     target[target_rows] = source[source_rows] * (target[2:].std() / source[source_rows].std())
-    return (f"{len(row_pairs):,} of {len(vocab) - 2:,} words begin with a vector of {location}; the others at random",)
+    return (f"{len(row_pairs):,} of {len(vocab) - 2:,} words have a vector of {location}; the others are random",)

@@ -1,4 +1,4 @@
-"""Images as a few numbers: autoencoders, plain and variational, and what their codes are good for."""
+"""Autoencoders: plain, semi-supervised, variational and with a discrete codebook."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -69,9 +69,9 @@ def autoencoder(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """An autoencoder: an image through a bottleneck of a few numbers and back; with noise, a denoising one.
+    """Autoencoder: compress images into a few numbers; with noise, denoising.
 
-    min E ‖x − g(f(x̃))‖². Nothing shapes the codes: those drawn at random decode to nothing in particular.
+    min E ‖x − g(f(x̃))‖². Nothing shapes the latent space: random codes decode to nothing in particular.
     """
     shape, epochs, batch_size, notes = _shape_and_budget(data, epochs, batch_size)
     model_class = {"dense": Autoencoder, "conv": ConvAutoencoder}[network]
@@ -114,7 +114,7 @@ def semi_supervised(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Semi-supervised learning: an autoencoder from all images, a classifier of its codes from the few labeled ones.
+    """Semi-supervised learning: all images train the encoder, few have labels.
 
     min ‖x − g(f(x̃))‖² over every image, by f and g; min −log p(y | h(f(x))) over the labeled ones, by h, and with
     `--fine-tune` by f too, in the last third of the steps. `gain` is the accuracy above that of a network of f and h's
@@ -196,19 +196,19 @@ def vae(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """A variational autoencoder: codes near a standard Gaussian, so that new images, or rows of a table, can be drawn.
+    """Variational autoencoder (VAE, β-VAE, IWAE) of images or table rows.
 
-    max E_q log p(x | z) − β KL(q(z | x) ‖ N(0, I)), z = μ(x) + σ(x) ε. On MNIST with its defaults, Gaba's network
-    and budget.
-    Of a table all columns are learned together; p(x | z) is Gaussian for numbers and categorical for categories.
+    max E_q log p(x | z) − β KL(q(z | x) ‖ N(0, I)), z = μ(x) + σ(x) ε. On MNIST with its defaults, Gaba's network and
+    budget. Of a table all columns are learned together; p(x | z) is Gaussian for numbers and categorical for
+    categories.
     """
     if num_samples > 1 and (beta != 1 or kl_warmup or free_bits):
         raise UsageError(
-            f"--num-samples {num_samples} maximises the importance-weighted bound, which has no --beta, --kl-warmup or "
+            f"--num-samples {num_samples} maximizes the importance-weighted bound, which has no --beta, --kl-warmup or "
             "--free-bits"
         )
     if likelihood != "categorical":
-        reject_options("only --likelihood categorical tells levels apart", levels=None if levels == 16 else levels)
+        reject_options("it is for --likelihood categorical", levels=None if levels == 16 else levels)
     num_classes = require_num_classes(data) if conditional else 0
     vae_options: dict[str, Any] = {
         "beta": beta,
@@ -266,7 +266,7 @@ def vqvae(
     codebook_size: Annotated[int, Range(2), "codebook size: number of code vectors", Aliases("num_embeddings")] = 64,
     code_dim: Annotated[int, Range(1), "dimension of a code vector", Aliases("embedding_dim")] = 16,
     channels: Annotated[
-        tuple[int, ...], Range(1), "channels of each convolution, every one of which halves the image"
+        tuple[int, ...], Range(1), "channels of the convolutions, each of which halves the image"
     ] = (32, 64),
     commitment: Annotated[float, Range(0), "weight β of the commitment loss", Aliases("commitment_cost")] = 0.25,
     lr: a.LearningRate = 2e-3,
@@ -275,7 +275,7 @@ def vqvae(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """A VQ-VAE: an image as a small map of words out of a learned codebook.
+    """VQ-VAE: images as maps of discrete codes from a learned codebook.
 
     L = ‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖²; the gradient passes straight through the choice of the
     nearest code.
@@ -294,7 +294,7 @@ def vqvae(
 def _shape_and_budget(
     data: Data, epochs: int | None, batch_size: int | None, *, large_epochs: int = 10
 ) -> tuple[Shape, int, int, tuple[str, ...]]:
-    """The images' shape and the budget; `large` epochs for a large set."""
+    """The shape of the images, and epochs and batch size; `large_epochs` on a large dataset."""
     channels, height, width = data.shape
     epochs, batch_size, notes = choose_budget(
         data, epochs or (large_epochs if len(data.train) >= SMALL_TRAIN_SIZE else None), batch_size
@@ -310,10 +310,10 @@ def _default_hidden_sizes(network: str, shape: Shape) -> tuple[int, ...]:
 
 
 def require_num_classes(data: Data) -> int:
-    """How many classes a conditional model is told of."""
+    """The number of classes of a class-conditional model; an error if the data have none."""
     if data.task not in ("binary", "multiclass"):
         item, hint = (
             ("row", "; leave it out, or name a --target") if data.kind == "table" else ("image", "; leave it out")
         )
-        raise UsageError(f"--conditional tells the model the class of each {item}, but {data.name!r} has none{hint}")
+        raise UsageError(f"--conditional needs the class of each {item}, but {data.name!r} has none{hint}")
     return data.num_classes

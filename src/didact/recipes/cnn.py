@@ -1,5 +1,4 @@
-"""Image classifiers: one recipe for every family of convolutional and patch networks, one for the shape of a plain
-one."""
+"""Image classifiers: one recipe for all architectures, one for ablations of a plain convolutional network."""
 
 import os
 from collections.abc import Callable
@@ -135,9 +134,9 @@ def cnn(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """An image classifier of any family: LeNet, VGG, ResNet, EfficientNet, ConvNeXt, ViT, Mixer.
+    """Image classifier: LeNet, VGG, ResNet, EfficientNet, ConvNeXt, ViT, Mixer.
 
-    Y[i, j] = Σ_mn X[i + m, j + n] K[m, n], again and again; then a mean over the image and one score a class.
+    Y[i, j] = Σ_mn X[i + m, j + n] K[m, n], layer by layer; then a mean over the image and one score per class.
     """
     data, class_weights = apply_balance(data, balance)
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
@@ -196,7 +195,7 @@ def cnn_ablation(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """What the parts of a convolutional network are worth: kernels, maps, depth, norm and pooling, one at a time.
+    """Ablation of a CNN: kernels, channels, depth, norm, pooling.
 
     blocks × [convolution k×k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, …, then a mean over the image.
     """
@@ -236,9 +235,9 @@ def cnn_ablation(
 def build_resizing(
     build: Callable[[tuple[int, int]], nn.Module], data: Data, image_size: int | None
 ) -> tuple[nn.Module, int | None, tuple[str, ...]]:
-    """A network that resizes its input to this side; without one, only where images are too small for the network.
+    """A network that resizes its input to `image_size`; without one, only if the images are too small for the network.
 
-    Images that --size made too small are refused, as the network does it. Returns the network, the side and a note.
+    Images that --size made too small are refused, as the network does it. Returns the network, the side and notes.
     """
     height, width = data.shape[1:]
     notes: tuple[str, ...] = ()
@@ -263,24 +262,22 @@ def build_resizing(
 def build_network(
     name: str, data: Data, num_outputs: int, *, size: tuple[int, ...] = (), stem: Stem = "auto", shortcut: str = "auto"
 ) -> nn.Module:
-    """The named network for these images: their channels, size and classes; kernels laid out as GPUs like them."""
+    """The named network for these images, in channels_last, the layout that is fast on GPUs."""
     options: dict[str, Any] = {"num_classes": num_outputs, "channels": data.shape[0], "size": size or data.shape[1:]}
     if stem != "auto":
         if MODELS[name].model_class is not ResNet:
-            raise UsageError(f"--stem {stem} is the first layer of a ResNet, got --model {name}; leave it out")
+            raise UsageError(f"--stem {stem} is for ResNets, got --model {name}; leave it out")
         options["stem"] = stem
     if shortcut != "auto":
         if MODELS[name].model_class is not ResNet:
-            raise UsageError(
-                f"--shortcut {shortcut} is what goes around the blocks of a ResNet, got --model {name}; leave it out"
-            )
+            raise UsageError(f"--shortcut {shortcut} is for ResNets, got --model {name}; leave it out")
         options["shortcut"] = shortcut
     network: nn.Module = create_model(name, **options, mean=data.mean, std=data.std)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def get_network_notes(network: nn.Module) -> tuple[str, ...]:
-    """What the network chose from the size of the images, where it says so."""
+    """What the network chose from the size of the images."""
     note = getattr(network, "note", "")
     return (note,) if isinstance(note, str) and note else ()
 
@@ -288,16 +285,15 @@ def get_network_notes(network: nn.Module) -> tuple[str, ...]:
 def load_pretrained(
     network: nn.Module, location: str, model: str, context: InitContext | None = None
 ) -> tuple[str, ...]:
-    """Trained weights in place of drawn ones, and what became of the file's tensors. What does not learn must be
-    among them."""
+    """Load trained weights. Returns a note on the file's tensors; frozen layers must be among them."""
     report = load_weights(network, _locate_weights(location, model))
     uninitialized = [
         name for name, p in network.named_parameters() if not p.requires_grad and name not in report.matched
     ]
     if uninitialized:
         raise UsageError(
-            f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it "
-            "learned from, or --mode full"
+            f"{summarize_names(uninitialized)} would stay random: {report}; give images of the size it was trained on, "
+            "or --mode full"
         )
     if any(name.startswith("standardize.") for name in report.matched):
         return (str(report),)
@@ -305,8 +301,7 @@ def load_pretrained(
     set_standardization(network, *((LITE_MEAN, LITE_STD) if is_lite else (IMAGENET_MEAN, IMAGENET_STD)))
     return (
         str(report),
-        f"pixels are centred and scaled as {'EfficientNet-Lite' if is_lite else 'ImageNet'}'s were: the file does not "
-        "say how",
+        f"pixels are standardized as for {'EfficientNet-Lite' if is_lite else 'ImageNet'}: the file does not say how",
     )
 
 
@@ -316,20 +311,20 @@ def _is_weights_file(location: str) -> bool:
 
 
 def infer_stem(location: str | None, model: str, stem: Stem) -> Stem:
-    """That of the weights, whatever the size of the images: another one would stay as it was drawn."""
+    """The stem of the weights, whatever the size of the images: another one would stay random."""
     if stem != "auto" or location is None or MODELS[model].model_class is not ResNet:
         return stem
     try:
         tensors = read_weights(_locate_weights(location, model))
-    except UsageError:  # is told when they are needed; a run that has begun needs them no more
+    except UsageError:  # reported when the weights are loaded; a run that has started no longer needs them
         return stem
-    # those of blocks have longer names
+    # the shortest name: convolutions of blocks have longer ones
     stem_weight_name = min((name for name in tensors if name.endswith("conv1.weight")), key=len, default="")
     return stem if not stem_weight_name else "large" if tensors[stem_weight_name].shape[-1:] == (7,) else "small"
 
 
 def _locate_weights(location: str, model: str) -> Path:
-    """The file that a word means: lite0, a file's path, or a run."""
+    """The file of a location: lite0, a file, or a run."""
     if location == "lite0":
         return efficientnet_lite0_path()
     if _is_weights_file(location):

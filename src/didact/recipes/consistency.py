@@ -1,4 +1,4 @@
-"""A diffusion model's many steps, taught to a student that takes one or two."""
+"""Consistency distillation: a student of a diffusion model that samples in one or two steps."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -15,7 +15,7 @@ from didact.registry import recipe
 from didact.training.experiment import Experiment, InitContext
 
 DEFAULT_TEACHER = "diffusion noise_schedule=linear prediction_type=velocity schedule=constant"
-TARGET_STEPS = 600  # on a small set
+TARGET_STEPS = 600  # on a small dataset
 
 
 @recipe(
@@ -29,10 +29,11 @@ def consistency(
     *,
     from_: SourceRunOption = None,
     teacher: Annotated[
-        str | None, f"its recipe and arguments: read from --from, or trained first ({DEFAULT_TEACHER} if not given)"
+        str | None,
+        f"recipe and arguments of the teacher: read from --from, or trained first ({DEFAULT_TEACHER} if not given)",
     ] = None,
     num_intervals: Annotated[
-        int, Range(2), "number of timesteps of the teacher's schedule that consistency is enforced between"
+        int, Range(2), "number of intervals of the teacher's timesteps between which consistency is enforced"
     ] = 25,
     sampling_steps: SamplingSteps = 1,
     ema_decay: Annotated[float, Range(0, 1), "EMA decay of the target network"] = 0.95,
@@ -42,29 +43,28 @@ def consistency(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Consistency distillation: a student that reaches in one step where its teacher, a diffusion, comes in many.
+    """Consistency distillation: a diffusion model that samples in one step.
 
-    min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s the teacher's step from x_t, f⁻ an average of f; f(x, 0) = x.
-    Measured on digits, one seed, Fréchet distance in the features of `cnn` (1,000 drawn, 269 test images): teacher
-    in 25 steps 18, in one
-    278; student in one 27.
+    min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s the teacher's step from x_t, f⁻ an average of f; f(x, 0) = x. Measured on
+    digits, one seed, Fréchet distance in the features of `cnn` (1,000 samples, 269 test images): teacher in 25 steps
+    18, in one 278; student in one 27.
     """
     source_run = resolve_source_run(
         from_, teacher if from_ or teacher else DEFAULT_TEACHER, data, allowed_recipes=("diffusion",)
     )
     teacher_objective = source_run.build_experiment(data).objective
     assert isinstance(teacher_objective, DiffusionObjective)
-    if num_intervals > teacher_objective.noise_schedule.timesteps:
+    timesteps = teacher_objective.noise_schedule.timesteps
+    if num_intervals > timesteps:
         raise UsageError(
-            f"--num-intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got "
-            f"{num_intervals}"
+            f"--num-intervals must be at most {timesteps}, the timesteps of the teacher, got {num_intervals}"
         )
     objective = ConsistencyObjective(
         teacher_objective, num_intervals=num_intervals, ema_decay=ema_decay, sampling_steps=sampling_steps
     )
 
     def initialize_weights(context: InitContext) -> tuple[str, ...]:
-        note = source_run.train_or_load(teacher_objective, data, context)               # its network is the student's
+        note = source_run.train_or_load(teacher_objective, data, context)  # the student starts as the teacher
         for network in (objective.teacher, objective.target):
             network.load_state_dict(teacher_objective.network.state_dict())
         return (note,)

@@ -1,4 +1,4 @@
-"""The copy task: who still knows, after a long pause, what came before it?"""
+"""The copy task: which recurrent networks remember over a long delay?"""
 
 from typing import Annotated
 
@@ -37,7 +37,7 @@ def copy_task(
     sequence_length: Annotated[int, Range(1, MAX_SYMBOLS), "number of symbols to recall"] = 4,
     delay: Annotated[int, Range(0, 10_000), "delay in steps between reading and recalling"] = 50,
     chrono_init: Annotated[
-        bool, "chrono initialization: gate biases of LSTM and GRU drawn for memories as long as the delay"
+        bool, "chrono initialization: gate biases of LSTM and GRU sampled for memories as long as the delay"
     ] = True,
     lr: a.LearningRate = 1e-2,
     schedule: a.Schedule = "warmup_cosine",
@@ -45,12 +45,11 @@ def copy_task(
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000,
     batch_size: a.BatchSize = 64,
 ) -> Experiment:
-    """Remember symbols over a long blank, then repeat them: LSTM and GRU can, a plain RNN (--cell rnn) cannot.
+    """Copy task: LSTM and GRU recall symbols after a delay, a plain RNN cannot.
 
     y_t = softmax(W h_t), h_t = cell(x_t, h_{t−1}). `didact explain RUN` draws the gates, and with --method memory
-    --compare RUN
-    ‖∂h_t/∂h_k‖ of several runs over the distance. Words without a mistake, one seed
-    each: GRU 1.000, LSTM 0.9997, RNN 0.08 (with --lr 2e-3 --steps 1500).
+    --compare RUN ‖∂h_t/∂h_k‖ of several runs over the distance. Words without a mistake, one seed each: GRU 1.000, LSTM
+    0.9997, RNN 0.08 (with --lr 2e-3 --steps 1500).
     """
     data = with_delay(data, sequence_length=sequence_length, delay=delay)
     network = RecurrentTagger(

@@ -1,4 +1,4 @@
-"""Images given back as they were."""
+"""Image restoration: noise, blur and missing color undone."""
 
 from math import log
 from typing import Annotated, Literal
@@ -17,14 +17,14 @@ from didact.recipes._defaults import choose_epochs
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-DegradationKind = Annotated[Literal["noise", "blur", "greyscale"], "degradation to be undone"]
+DegradationKind = Annotated[Literal["noise", "blur", "grayscale"], "degradation to be undone"]
 Strength = Annotated[
     float | None, Range(0, open_low=True),
     "standard deviation of the noise (0.1 if not given) or of the blur in pixels (1.5); grayscale has none",
 ]
-TARGET_STEPS = 900                                 # where no number of epochs is given
-MIN_NOISE_STD = 0.5 / 255                        # half a grey level
-# exp(−1 / 2σ²) = 1/255: what a pixel's neighbour weighs in a Gaussian of that deviation
+TARGET_STEPS = 900            # where no epochs are given
+MIN_NOISE_STD = 0.5 / 255     # half a gray level
+# exp(−1 / 2σ²) = 1/255: the weight of a neighboring pixel in a Gaussian of this standard deviation
 MIN_BLUR_STD = (2 * log(255)) ** -0.5
 
 
@@ -52,10 +52,10 @@ def denoising(
     epochs: a.OptionalEpochs = None,
     batch_size: a.BatchSize = 8,
 ) -> Experiment:
-    """A convolutional autoencoder that takes noise out, sharpens what is blurred, or colours what is grey.
+    """Image restoration by a convolutional autoencoder: noise, blur, grayscale.
 
-    min E ‖f(x̃) − x‖², x̃ a damaged x. PSNR and SSIM are of the restored images, and of the damaged ones to compare
-    with.
+    min E ‖f(x̃) − x‖², x̃ a degraded x. PSNR and SSIM are of the restored images, and of the degraded ones for
+    comparison.
     """
     epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=8)
     network = DenoisingAutoencoder(widths=channels, channels=data.shape[0], mean=data.mean, std=data.std)
@@ -78,21 +78,21 @@ def denoising(
 
 
 def _make_degradation(data: Data, kind: str, strength: float | None) -> Degradation:
-    """The damage by its name; one that would change nothing is refused."""
+    """The degradation by its name; one that would change nothing is refused."""
     min_strength = {"noise": MIN_NOISE_STD, "blur": MIN_BLUR_STD}.get(kind, 0.0)
     if strength is not None and strength < min_strength:
         raise UsageError(
-            f"--strength of {kind} expects at least {min_strength:.2g}: less changes no grey level, got {strength:g}"
+            f"--strength of {kind} expects at least {min_strength:.2g}: less changes no gray level, got {strength:g}"
         )
     if kind == "noise":
         return AddNoise(strength or 0.1)
     if kind == "blur":
         return AddBlur(strength or 1.5)
     if strength is not None:
-        raise UsageError(f"--degradation greyscale has no --strength, got {strength:g}")
+        raise UsageError(f"--degradation grayscale has no --strength, got {strength:g}")
     if data.shape[0] != 3:
         raise UsageError(
-            f"--degradation greyscale takes colours away, but {data.name!r} has {data.shape[0]} channel; "
+            f"--degradation grayscale is for color images, but {data.name!r} has {data.shape[0]} channel; "
             "use noise or blur"
         )
     return ToGrayscale()

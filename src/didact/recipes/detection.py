@@ -1,4 +1,4 @@
-"""What is where on an image."""
+"""Object detection: bounding boxes and their classes."""
 
 from math import ceil
 from typing import Annotated, Literal
@@ -20,10 +20,10 @@ from didact.recipes import _hyperparameters as a
 from didact.registry import create_model, recipe
 from didact.training.experiment import BudgetNote, Experiment
 
-MAX_TINY_SIDE = 128   # side up to which the tiny networks are chosen
-SMALL_TRAIN_SIZE = 1_000   # training images below which they are zoomed and coloured too
-TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
-NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
+MAX_TINY_SIDE = 128   # side of an image up to which the tiny networks are chosen
+SMALL_TRAIN_SIZE = 1_000   # with fewer training images, zoom and jitter are default augmentations too
+TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network, of another, where no epochs are given
+NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # feature maps, each with anchors of its own
 Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
 ModelSize = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)"]
 NumAnchors = Annotated[
@@ -31,7 +31,7 @@ NumAnchors = Annotated[
 ]
 BoxAugment = Annotated[
     tuple[str, ...] | None,
-    "augmentations of images and boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's "
+    "augmentations of images and boxes: flip, flips (vertical too), zoom, jitter, noise (chosen from the data's "
     "size if not given)",
 ]
 
@@ -65,10 +65,11 @@ def detection(
     epochs: a.OptionalEpochs = None,
     batch_size: a.BatchSize = 16,
 ) -> Experiment:
-    """Boxes around things and what they are: an SSD of several maps, or a YOLO of one grid.
+    """Object detection with SSD or YOLO.
 
-    At each cell so many boxes of typical sizes: matched to the true ones, corrected by a network, repeats suppressed.
-    Measured on scatter, test split, seed 0, a minute on one core: mAP@0.5 0.880 (ssd), 0.882 (yolo).
+    Anchor boxes of typical sizes at each cell are matched to the true boxes, corrected by the network, and filtered by
+    non-maximum suppression. Measured on scatter, test split, seed 0, a minute on one core: mAP@0.5 0.880 (ssd), 0.882
+    (yolo).
     """
     is_tiny = model_size == "tiny" or (model_size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
     model_name = f"{model}_tiny" if is_tiny else model
@@ -81,7 +82,7 @@ def detection(
     )
     num_epochs = epochs or max(8, ceil(TARGET_STEPS[is_tiny] / ceil(len(data.train) / batch_size)))
     anchor_sizes, notes = cluster_anchor_sizes(data, NUM_ANCHOR_MAPS[model_name], anchors)
-    augment_note = f"changed by {', '.join(augment_names) or 'nothing'}"
+    augment_note = f"augmentations: {', '.join(augment_names) or 'none'}"
     note = BudgetNote(
         f"network {model_name}, {num_epochs} epochs, {augment_note}",
         without_budget=f"network {model_name}, {augment_note}",
@@ -110,14 +111,14 @@ def detection(
 
 
 def _default_lr(optimizer: str, is_tiny: bool) -> float | None:
-    """AdamW takes larger steps with fewer weights; other rules have their own."""
+    """AdamW takes larger steps with fewer weights; other optimizers have their own default."""
     return (3e-3 if is_tiny else 1e-3) if optimizer == "adamw" else None
 
 
 def cluster_anchor_sizes(data: Data, num_levels: int, num_anchors: int) -> tuple[Tensor, tuple[str, ...]]:
-    """Anchor sizes (levels, count, 2) from the training boxes, small ones for the fine maps; each class counts alike.
+    """Anchor sizes (levels, count, 2) from the training boxes, small ones for the fine maps; classes have equal weight.
 
-    A run that is rebuilt has no boxes at hand; its anchors come with its weights, in place of those that are made here.
+    A run that is rebuilt without data gets its anchors with its weights, in place of the default ones here.
     """
     split = data.train.split if isinstance(data.train, PinnedSplit) else data.train
     if not isinstance(split, TensorSplit | FileSplit):
@@ -126,7 +127,7 @@ def cluster_anchor_sizes(data: Data, num_levels: int, num_anchors: int) -> tuple
     is_box = y >= 0
     if not is_box.any():
         raise UsageError(
-            f"no training image of {data.name!r} shows anything: there is nothing to learn; split it another way"
+            f"no training image of {data.name!r} has a box: there is nothing to learn; choose another --split-seed"
         )
     sizes, labels = (boxes[..., 2:] - boxes[..., :2])[is_box], y[is_box]
     weights = (1 / torch.bincount(labels, minlength=data.num_classes).clamp(min=1))[labels]

@@ -1,4 +1,4 @@
-"""Images out of noise, step by step: diffusion, and flow matching."""
+"""Diffusion models and flow matching: images from noise, step by step."""
 
 from math import ceil
 from typing import Annotated, Any, Literal
@@ -55,9 +55,9 @@ RECIPE_METADATA: dict[str, Any] = {
     "chapter": "generative",
     "kind": "generative",
 }
-TARGET_STEPS = 1_000  # on a small set
+TARGET_STEPS = 1_000  # on a small dataset
 NUM_EVALUATIONS = 5
-DEFAULT_SAMPLING_STEPS = 25         # steps from noise to image
+DEFAULT_SAMPLING_STEPS = 25
 
 
 @recipe(
@@ -72,7 +72,7 @@ def diffusion(
     timesteps: Annotated[int, Range(1, 100_000), "diffusion steps T", Aliases("T", "num_timesteps")] = 1000,
     noise_schedule: Annotated[
         Literal["linear", "linear_fixed", "cosine"],
-        "noise schedule (fixed: as over 1000 timesteps, however few they are)",
+        "noise schedule (linear_fixed: the β of 1000 timesteps, also for fewer)",
         Aliases("beta_schedule"),
     ] = "cosine",
     prediction_type: Annotated[
@@ -84,7 +84,7 @@ def diffusion(
     variance: Annotated[
         VarianceType,
         OnlyWith("eta", above=0),
-        "variance of the reverse process: the posterior's, or β_t, which is a little larger",
+        "variance of the reverse process: that of the posterior, or β_t, which is a little larger",
     ] = "posterior",
     solver_order: Annotated[
         SolverOrder, "solver order with η = 0: 1 is DDIM, 2 is DPM-Solver++(2M)", Aliases("order")
@@ -104,14 +104,12 @@ def diffusion(
     batch_size: a.OptionalBatchSize = None,
     evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples"] = NUM_EVALUATIONS,
 ) -> Experiment:
-    """DDPM: a U-Net that sees the noise in an image; taken away step by step, from noise alone, it leaves a new image.
+    """Diffusion model (DDPM, DDIM) with a U-Net.
 
-    x_t = a x_0 + σ ε, a = √ᾱ_t, σ = √(1 − ᾱ_t); min E ‖v − f(x_t, t)‖², v = a ε − σ x_0. On large sets the batch
-    and epochs of Gaba 10.8;
-    its own choices are `--noise-schedule linear --prediction-type noise --schedule constant --lr 2e-4`, and DDIM's
-    steps `--solver-order 1`.
-    Measured on digits, one seed: Fréchet distance of thumbnails 0.30 in 25 steps; with linear noise, ε and a
-    constant rate 0.35.
+    x_t = a x_0 + σ ε, a = √ᾱ_t, σ = √(1 − ᾱ_t); min E ‖v − f(x_t, t)‖², v = a ε − σ x_0. On large datasets batch size
+    and epochs of Gaba 10.8; its own choices are `--noise-schedule linear --prediction-type noise --schedule constant
+    --lr 2e-4`, and DDIM's steps `--solver-order 1`. Measured on digits, one seed: Fréchet distance of thumbnails 0.30
+    in 25 steps; with linear noise, ε and a constant rate 0.35.
     """
     shape, options = build_objective_options(
         data,
@@ -164,9 +162,9 @@ def flow_matching(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Flow matching: the velocity of straight lines from images to noise, followed backwards by Heun's rule.
+    """Flow matching: an ODE from noise to images along straight lines.
 
-    x_t = (1 − t) x_0 + t ε, min E ‖f(x_t, t) − (ε − x_0)‖².
+    x_t = (1 − t) x_0 + t ε, min E ‖f(x_t, t) − (ε − x_0)‖²; sampled by Heun's method.
     """
     shape, options = build_objective_options(
         data, conditional, label_dropout, SamplingConfig(sampling_steps, guidance=guidance)
@@ -180,7 +178,7 @@ def flow_matching(
 
 
 def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
-    """As many as were asked for, where there are so many."""
+    """The sampling steps; by default 25, or all timesteps if there are fewer."""
     steps = min(DEFAULT_SAMPLING_STEPS, timesteps) if sampling_steps is None else sampling_steps
     sampling_timesteps(timesteps, steps)
     return steps
@@ -189,15 +187,14 @@ def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
 def build_objective_options(
     data: Data, conditional: bool, label_dropout: float, sampling: SamplingConfig
 ) -> tuple[Shape, dict[str, Any]]:
-    """The images' shape, and what both objectives are told alike; a referee joins where there are labels."""
+    """The shape of the images and the options of the objective; labels add a referee, which evaluates samples."""
     if sampling.guidance and not conditional:
         raise UsageError(
-            f"--guidance {sampling.guidance:g} insists on a class, which the network is told with --conditional only"
+            f"--guidance {sampling.guidance:g} needs a class-conditional model; add --conditional"
         )
     if sampling.guidance and not label_dropout:
         raise UsageError(
-            f"--guidance {sampling.guidance:g} needs what the network says without a label; "
-            "give --label-dropout more than 0"
+            f"--guidance {sampling.guidance:g} needs predictions without a label too; give a --label-dropout above 0"
         )
     has_labels = data.task in ("binary", "multiclass")
     referee: nn.Module | None = None
@@ -235,8 +232,8 @@ def make_experiment(
     num_evaluations: int = NUM_EVALUATIONS,
     large_set_lr: float = 2e-4,
 ) -> Experiment:
-    """So many steps on a small set, 20 epochs of a large one at this rate; judged few times, since that means
-    drawing."""
+    """The experiment: so many steps on a small dataset, 20 epochs on a large one; few evaluations, since each samples.
+    """
     num_examples, is_small = len(data.train), len(data.train) < SMALL_TRAIN_SIZE
     batch_size = batch_size or (64 if is_small else 128)
     steps_per_epoch = ceil(num_examples / batch_size)

@@ -1,5 +1,4 @@
-"""BERT in its second life: pretrained on texts without labels, then taught to tell their kinds from a few that have
-one."""
+"""Fine-tuning: a BERT pretrained on texts without labels, then trained to classify texts, of which few have labels."""
 
 import os
 from collections import OrderedDict
@@ -59,18 +58,16 @@ OptionalFFN = Annotated[
 ]
 SMALL_SHAPE = {"num_layers": 2, "num_heads": 4, "embed_dim": 64, "ffn_dim": 256}
 MINILM_SHAPE = {"num_layers": 6, "num_heads": 12, "embed_dim": 384, "ffn_dim": 1536}
-# the less learns, the larger its steps may be; …
+# the fewer parameters are trained, the larger the steps may be …
 LEARNING_RATES = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}
-# … and smaller ones where the network is wide
+# … and a wide network takes smaller ones
 WIDE_LR_FACTOR = 0.1
-PRETRAINING_MESSAGE = "guessing hidden words of its own texts first"
-# words that are read at once while some are guessed
-PRETRAINING_CONTEXT_LENGTH = 32
+PRETRAINING_MESSAGE = "pretraining on its own texts first"
+PRETRAINING_CONTEXT_LENGTH = 32   # words
 ShapeItems = tuple[tuple[str, Any], ...]
 PretrainedEncoder = tuple[dict[str, Tensor], Tokenizer, str]
 PRETRAINED_CACHE: dict[tuple[str, ShapeItems, int, torch.device], PretrainedEncoder] = {}
-# the rows that a word has in the pretrained table
-WordToRows = Callable[[str], list[int]]
+WordToRows = Callable[[str], list[int]]   # rows of a word in the pretrained embedding
 
 
 @recipe(
@@ -113,13 +110,11 @@ def fine_tune(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """BERT fine-tuned to classify texts: all of it, LoRA's thin matrices, or a head on a frozen one, against a
-    network from scratch.
+    """Fine-tuning a BERT to classify texts: full, LoRA or the head alone.
 
     softmax(W mean_t h_t + b), h from a run of `bert` (--weights RUN), from all-MiniLM-L6-v2 (--weights minilm), or
-    learned first by
-    guessing hidden words of the training texts, which needs no labels. `didact sweep fine_tune --labels-per-class 20`
-    compares the four ways.
+    pretrained first by masked language modeling on the training texts, which needs no labels. `didact sweep fine_tune
+    --labels-per-class 20` compares the modes with training from scratch.
     """
     make_text = partial(_concat_training_texts, data)
     data = as_sequences(
@@ -140,13 +135,13 @@ def fine_tune(
         num_layers=shape["num_layers"],
         num_heads=shape["num_heads"],
         ffn_dim=shape["ffn_dim"],
-        # what does not learn should not be disturbed either
+        # a frozen encoder gives the same features in each epoch
         dropout=0.0 if mode == "head" else dropout,
     )
     network = nn.Sequential(
         OrderedDict(bert=encoder, dropout=nn.Dropout(dropout), head=nn.Linear(dim, likelihood.num_outputs))
     )
-    encoder_parameters = dict(encoder.named_parameters())  # before LoRA stands around them
+    encoder_parameters = dict(encoder.named_parameters())  # before LoRA wraps them
     initialize_weights = (
         partial(_load_pretrained, encoder_parameters, data.feature_names, weights, shape, make_text, pretrain_steps)
         if mode != "scratch"
@@ -173,7 +168,7 @@ def fine_tune(
 
 
 def _freeze_parameters(network: nn.Module, mode: str, rank: int) -> tuple[str, ...]:
-    """Freeze what is not to learn; how many numbers do."""
+    """Freeze the parameters that the mode does not train; a note counts the others."""
     if mode == "lora":
         return apply_lora(network, rank, trainable_modules=("head",))
     if mode == "head":
@@ -181,11 +176,11 @@ def _freeze_parameters(network: nn.Module, mode: str, rank: int) -> tuple[str, .
     num_trainable, num_total = (
         sum(p.numel() for p in network.parameters() if p.requires_grad or count_all) for count_all in (False, True)
     )
-    return (f"{num_trainable:,} of {num_total:,} numbers learn",)
+    return (f"{num_trainable:,} of {num_total:,} parameters are trained",)
 
 
 def _resolve_shape(weights: str | None, sizes: Mapping[str, int | None]) -> dict[str, int]:
-    """The shape of the network: what is not given is that of the pretrained one."""
+    """The shape of the network: where not given, that of the pretrained one."""
     given_sizes = {name: value for name, value in sizes.items() if value is not None}
     if len(given_sizes) == len(sizes):
         return given_sizes
@@ -213,7 +208,7 @@ def _load_pretrained(
     pretrain_steps: int,
     context: InitContext,
 ) -> tuple[str, ...]:
-    """The pretrained matrices in place of drawn ones; what became of them."""
+    """Load or pretrain the encoder; notes on what was loaded."""
     if weights is None:
         source_state, tokenizer, note = _pretrain_cached(
             make_text(), tuple(shape.items()), pretrain_steps, context.device, context.on_event
@@ -239,8 +234,7 @@ def copy_matching_tensors(
     vocab: tuple[str, ...],
     word_to_rows: WordToRows,
 ) -> tuple[str, ...]:
-    """Matrix by matrix; of positions as many as both have; of a word the row that it has there, or the mean of its
-    pieces' rows."""
+    """Copy tensors by name: as many positions as both have; for a word its row, or the mean of its subwords' rows."""
     for name, p in parameters.items():
         if name.endswith("word_embeddings.weight"):
             continue
@@ -254,23 +248,23 @@ def copy_matching_tensors(
             parameters["embeddings.word_embeddings.weight"][row] = (
                 source_embedding[source_rows].mean(0).to(parameters["embeddings.word_embeddings.weight"])
             )
-    return (f"{num_new:,} of {len(vocab) - 1:,} words are new to it",)
+    return (f"{num_new:,} of {len(vocab) - 1:,} words are new",)
 
 
 def make_word_to_rows(tokenizer: Tokenizer, source_name: str) -> WordToRows:
-    """Rows of a network of the recipe `bert`, whose tokens are counted from 1."""
+    """Rows of the embedding of a `bert` run, whose tokens are counted from 1."""
     if isinstance(tokenizer, WordTokenizer):
         token_ids = tokenizer.token_to_id | {"<unk>": UNK_ID}
         return lambda word: [token_ids[word] + 1] if word in token_ids else []
     if isinstance(tokenizer, BPETokenizer):
         return lambda word: [i + 1 for i in tokenizer.encode(f" {word}")]
     raise UsageError(
-        f"{source_name} was pretrained on characters, but words are read here; pretrain with --tokens words or bpe"
+        f"{source_name} was pretrained on characters, but this recipe reads words; pretrain with --tokens words or bpe"
     )
 
 
 def load_minilm() -> tuple[dict[str, Tensor], WordToRows, str]:
-    """all-MiniLM-L6-v2 (Reimers & Gurevych 2019), and words as its vocabulary cuts them."""
+    """all-MiniLM-L6-v2 (Reimers & Gurevych 2019), and the subwords of its vocabulary for each word."""
     sentence_model = MiniLM()
 
     def word_to_rows(word: str) -> list[int]:
@@ -283,7 +277,7 @@ def load_minilm() -> tuple[dict[str, Tensor], WordToRows, str]:
 
 
 def _concat_training_texts(data: Data) -> str:
-    """The training texts one behind the other, a full stop between: words alone, as they are stored."""
+    """The training texts, one after another with a full stop between; only words, as they are stored."""
     assert isinstance(data.train, TensorSplit) and isinstance(data.encoder, BagEncoder)
     vocab = data.encoder.vocab
     return " . ".join(" ".join(vocab[i] for i in row if i < len(vocab)) for row in data.train.columns["x"].tolist())
@@ -292,7 +286,7 @@ def _concat_training_texts(data: Data) -> str:
 def _pretrain_cached(
     text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
 ) -> PretrainedEncoder:
-    """What such a text taught; a sweep asks for the same again and again."""
+    """Pretrained weights; a sweep asks for the same ones again and again."""
     key = text, shape, steps, device
     if key not in PRETRAINED_CACHE:
         PRETRAINED_CACHE[key] = _pretrain(*key, on_event)
@@ -302,11 +296,11 @@ def _pretrain_cached(
 def _pretrain(
     text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
 ) -> PretrainedEncoder:
-    """A whole pretraining without a folder: its best weights, its words, and a line on how it went."""
+    """Pretrain without a run folder: the best weights, their tokenizer, and a note with the accuracy."""
     if (num_words := len(text.split())) <= MIN_WINDOWS * PRETRAINING_CONTEXT_LENGTH / 0.9:
         raise UsageError(
-            f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or "
-            "--mode scratch"
+            f"{num_words} words of training texts are too few for pretraining; give --weights RUN or minilm, or --mode "
+            "scratch"
         )
     data = build_language_modeling_data(
         "texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH
@@ -317,7 +311,7 @@ def _pretrain(
             experiment,
             Settings(),
             device=device,
-            on_event=lambda _, facts: on_event("begin", {"what": PRETRAINING_MESSAGE, **facts}),
+            on_event=lambda _, payload: on_event("begin", {"task": PRETRAINING_MESSAGE, **payload}),
         )
         scores = trainer.train().validation
     state = {
@@ -326,7 +320,7 @@ def _pretrain(
         if name.startswith("network.bert.")
     }
     note = (
-        f"it guessed hidden words of its training texts first: {100 * scores['accuracy']:.0f} % right after {steps} "
-        "steps"
+        f"pretrained on its training texts for {steps} steps: {100 * scores['accuracy']:.0f} % of the masked words "
+        "predicted"
     )
     return state, experiment.data.encoder.tokenizer, note  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Time series: what comes next, from the days before."""
+"""Time series forecasting."""
 
 from typing import Annotated, Literal
 
@@ -48,11 +48,11 @@ def forecast(
     epochs: a.Epochs = 15,
     batch_size: a.BatchSize = 32,
 ) -> Experiment:
-    """Forecast a time series: --data temperatures (thirty days, then the next or --horizon 7), or a CSV of one's own.
+    """Time series forecasting with an RNN, LSTM or GRU.
 
-    h_t = cell(x_t, h_{t−1}), x̂_{t+1} = x_t + w h_t + b; judged beside the naive forecast x̂_{t+k} = x_t. `skill`
-    is the share of the
-    naive forecast's squared error that is gone.
+    h_t = cell(x_t, h_{t−1}), x̂_{t+1} = x_t + w h_t + b, compared with the naive forecast x̂_{t+k} = x_t. `skill` is
+    the fraction by which the naive forecast's squared error is reduced. --data temperatures predicts the day after
+    thirty, or the next seven with --horizon 7; your own CSV file needs one column of numbers.
     """
     data = with_horizon(data, window=window, horizon=horizon)
     return Experiment(

@@ -1,4 +1,4 @@
-"""Games: a generator against a discriminator, in the ways in which the game has been played."""
+"""Generative adversarial networks: a generator against a discriminator."""
 
 from functools import partial
 from math import ceil
@@ -72,7 +72,7 @@ def gan(
     hidden: Annotated[
         tuple[int, ...],
         Range(1),
-        "units of the generator's layers; the discriminator's are these in reverse",
+        "units of the generator's layers; those of the discriminator are the reverse",
     ] = (128, 256),
     discriminator_steps: DiscriminatorSteps = 1,
     lr: a.LearningRate = 1e-3,
@@ -82,13 +82,11 @@ def gan(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """The first adversarial networks: two perceptrons, one that makes images, or rows of a table, and one that
-    tells them from real ones.
+    """GAN: two MLPs, generator and discriminator, for images or table rows.
 
-    min_G max_D E log D(x) + E log(1 − D(G(z))). Of a table, `wgan` comes nearer to how often each category is there.
-    Measured on moons, seeds 0-2: 5 % of the rows drawn lie more than 0.1 from every training point of their class
-    (`wgan` 12 %, test points
-    2 %); Fréchet distance 0.061 ± 0.015 (`wgan` 0.052 ± 0.023).
+    min_G max_D E log D(x) + E log(1 − D(G(z))). For tables, `wgan` comes closer to the frequencies of categories.
+    Measured on moons, seeds 0-2: 5 % of the sampled rows lie more than 0.1 from every training point of their class
+    (`wgan` 12 %, test points 2 %); Fréchet distance 0.061 ± 0.015 (`wgan` 0.052 ± 0.023).
     """
     num_classes = require_num_classes(data) if conditional else 0
     is_table = data.kind == "table"
@@ -114,7 +112,7 @@ def gan(
         epochs=epochs,
         batch_size=batch_size,
         target_rounds=3_000,
-        # a blob of the first steps may have the rows' means and covariances, which is all that is watched
+        # after few steps the samples may have the means and covariances of the rows, all that the monitor compares
         num_evaluations=3 if is_table else 25,
         optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.999)),
     )
@@ -144,16 +142,16 @@ def dcgan(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """DCGAN: strided convolutions, batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at others as
-    deep as it takes.
+    """DCGAN: a convolutional GAN.
 
-    Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two
-    time-scales.
+    Strided convolutions and batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at other sizes with as
+    many layers as it takes. Batch size, rates and epochs on large datasets are the course's too; --lr 1e-4
+    --lr-discriminator 4e-4 are its two time-scales.
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     if not conditional:
         reject_options(
-            "no class is told without --conditional", conditioning=None if conditioning == "input" else conditioning
+            "it is for --conditional", conditioning=None if conditioning == "input" else conditioning
         )
     return _make_gan_experiment(
         data,
@@ -197,21 +195,21 @@ def wgan(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or
-    by clipping.
+    """Wasserstein GAN with gradient penalty or weight clipping.
 
-    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are
-    perceptrons, and an average of the weights is kept (--ema 0.99) where none is asked for.
+    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². The critic takes
+    several steps per generator step. For a table both are MLPs, and the EMA of the weights is used (--ema 0.99 by
+    default).
     """
     num_classes = require_num_classes(data) if conditional else 0
     is_clipped = lipschitz == "clip"
     if is_clipped:
         reject_options(
-            "--lipschitz clip keeps weights in a box, without a penalty",
+            "--lipschitz clip has no penalty",
             gradient_penalty=None if gradient_penalty == 10 else gradient_penalty,
         )
     else:
-        reject_options("--lipschitz penalty clips no weights", weight_clip=None if weight_clip == 0.01 else weight_clip)
+        reject_options("it is for --lipschitz clip", weight_clip=None if weight_clip == 0.01 else weight_clip)
     if data.kind == "table":
         players = _make_table_players(
             data, latent_dim=latent_dim, hidden=(2 * channels, 4 * channels), num_classes=num_classes
@@ -228,7 +226,7 @@ def wgan(
         )
         players = GANPlayers(generator, critic)
     optimizers: dict[str, OptimizerFactory] = {}
-    if is_clipped:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
+    if is_clipped:  # RMSprop: with momentum, training with clipped weights is unstable.  Arjovsky et al. 2017
         rmsprop_lr = lr or 5e-5 * (10 if len(data.train) < SMALL_TRAIN_SIZE else 1)
         clipped_rmsprop = partial(
             with_weight_clipping, base=partial(RMSprop, lr=lr_discriminator or rmsprop_lr), bound=weight_clip
@@ -274,9 +272,9 @@ def stylegan(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """StyleGAN's idea, small: noise becomes a style, and the style rescales every feature map of a learned constant.
+    """A small StyleGAN: a style vector scales the feature maps by AdaIN.
 
-    w = MLP(z), AdaIN(x, w) = s(w) (x − μ(x)) / σ(x) + b(w).
+    w = MLP(z), AdaIN(x, w) = s(w) (x − μ(x)) / σ(x) + b(w), starting from a learned constant.
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     return _make_gan_experiment(
@@ -303,7 +301,7 @@ def stylegan(
 
 
 class GANPlayers(NamedTuple):
-    """Both sides of a game, and the rows that they play with where it is one over a table."""
+    """Generator and discriminator, and the layout of the rows if the data are a table."""
 
     generator: nn.Module
     discriminator: nn.Module
@@ -311,7 +309,7 @@ class GANPlayers(NamedTuple):
 
 
 def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...], num_classes: int) -> GANPlayers:
-    """Two perceptrons over the rows of a table; the target is one of the columns, unless it is told."""
+    """Two MLPs over the rows of a table; without classes, the target is one of the columns."""
     layout = RowLayout(data, joint=not num_classes, conditional=bool(num_classes))
     column_layout: dict[str, Any] = {
         "features": layout.num_features,
@@ -344,9 +342,9 @@ def _make_gan_experiment(
     target_rounds: int = 1_500,
     num_evaluations: int = 25,
 ) -> Experiment:
-    """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one, `judged` so often.
+    """The experiment of any GAN: so many rounds on a small dataset, 25 epochs on a large one.
 
-    Labelled images bring a referee.
+    Labeled images add a referee, a small classifier that evaluates the samples.
     """
     referee = None
     if data.task in ("binary", "multiclass") and layout is None:
@@ -384,7 +382,7 @@ def _make_gan_experiment(
 def _make_adam_pair(
     lr: float, lr_discriminator: float | None, betas: tuple[float, float]
 ) -> dict[str, OptimizerFactory]:
-    """Adam for each side at its own rate."""
+    """Adam for both players, each with its own learning rate."""
     return {
         "generator": partial(Adam, lr=lr, betas=betas),
         "discriminator": partial(Adam, lr=lr_discriminator or lr, betas=betas),
@@ -394,5 +392,7 @@ def _make_adam_pair(
 def get_image_shape(data: Data) -> Shape:
     channels, height, width = data.shape
     if min(height, width) < 2:
-        raise UsageError(f"a generator draws images, but those of {data.name!r} are {width}×{height} pixels")
+        raise UsageError(
+            f"a generator needs images of at least 2×2 pixels, but those of {data.name!r} have {width}×{height} pixels"
+        )
     return channels, height, width

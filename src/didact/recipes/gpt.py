@@ -1,4 +1,4 @@
-"""GPT: a decoder that learns to continue a text, then writes one."""
+"""GPT: a decoder-only language model."""
 
 from functools import partial
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ AttentionVariant = Annotated[
     "attention variant; strided alternates with local, linear uses a kernel feature map, tiled equals full (flash); "
     "--dropout drops attention weights of full alone",
 ]
-Span = Annotated[
+Window = Annotated[
     int | None,
     Range(1),
     "window (local), stride (strided) or k (topk) of the attention variant; 8 if not given, unused by the others",
@@ -71,7 +71,7 @@ def gpt(
     context_length: ContextLength = 64,
     dropout: a.Dropout = 0.0,
     attention: AttentionVariant = "full",
-    window: Span = None,
+    window: Window = None,
     num_experts: NumExperts = None,
     balance_weight: BalanceWeight = None,
     lr: a.LearningRate = 3e-3,
@@ -90,26 +90,22 @@ def gpt(
         "with --lora-rank, train the embedding too: tokens that are new to the weights need it",
     ] = True,
 ) -> Experiment:
-    """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN
-    --prompt "…"`.
+    """GPT or LLaMA: a decoder-only language model.
 
-    p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU:
-    --num-layers 6 --num-heads 6
-    --embed-dim 384 --context-length 256 --dropout 0.2 --batch-size 64 --lr 1e-3 --steps 3000 --compile. Then to
-    another text: --weights RUN, and --lora-rank 8.
-    --attention local, strided, topk, linear, differential: who looks at whom, of the tokens before; `didact sweep`
-    compares them.
-    --num-experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1
-    at best.
-    Published GPT-2: --weights model.safetensors --tokens gpt2 --num-layers 12 --num-heads 12 --embed-dim 768
-    --context-length 256.
+    p(x_{t+1} | x_≤t) from blocks of causal attention, on Tiny Shakespeare or your own text (--data book.txt); then
+    `didact sample RUN --prompt "…"`. With its defaults: validation loss 1.78 (one seed). On a GPU: --num-layers 6
+    --num-heads 6 --embed-dim 384 --context-length 256 --dropout 0.2 --batch-size 64 --lr 1e-3 --steps 3000 --compile.
+    Fine-tune on another text: --weights RUN, with --lora-rank 8 by LoRA. Published GPT-2: --weights model.safetensors
+    --tokens gpt2 --num-layers 12 --num-heads 12 --embed-dim 768 --context-length 256. --attention local, strided, topk,
+    linear, differential: other kinds of attention; `didact sweep` compares them. --num-experts 8: a mixture of experts,
+    two for each token; `balance` in the loss is how unevenly they are used, 1 at best.
     """
-    # overlapping: each token is seen at many positions
+    # overlapping windows: each token is seen at many positions
     data = with_context(data, context_length, stride=max(1, context_length // 8))
     assert isinstance(data.encoder, TextEncoder)
     if balance_weight is not None and num_experts is None:
         raise UsageError(
-            f"--balance-weight {balance_weight:g} spreads tokens over experts, and there are none; "
+            f"--balance-weight {balance_weight:g} is for a mixture of experts, and there is none; "
             "add --num-experts 8, or leave it out"
         )
     network = _build_decoder(
@@ -146,7 +142,7 @@ def gpt(
             chars_per_token=data.encoder.chars_per_token,
             balance_weight=0.01 if balance_weight is None else balance_weight,
         ),
-        # few tokens a batch: a longer memory of g²
+        # a longer average of g² than AdamW's 0.999: there are few tokens in a batch
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.99)),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm,
@@ -159,16 +155,17 @@ def gpt(
     )
 
 
-def note_ignored_options(attention: str, span: int | None, dropout: float) -> tuple[str, ...]:
-    """Of what is given, what does nothing to this form: in a sweep it may be meant for another."""
+def note_ignored_options(attention: str, window: int | None, dropout: float) -> tuple[str, ...]:
+    """A note for each given option that this attention ignores: in a sweep it may be meant for another."""
     notes = []
-    if span is not None and attention not in WINDOW_VARIANTS:
+    if window is not None and attention not in WINDOW_VARIANTS:
         notes.append(
-            f"--window {span} is for --attention {', '.join(WINDOW_VARIANTS)}: to {attention} attention it does nothing"
+            f"--window {window} is for --attention {', '.join(WINDOW_VARIANTS)}: to {attention} attention it does "
+            "nothing"
         )
     if dropout and attention != "full":
         notes.append(
-            f"--dropout {dropout:g} drops no weights of {attention} attention, as it would of full: hidden units alone"
+            f"--dropout {dropout:g} drops hidden units only: {attention} attention has no dropout of its weights"
         )
     return tuple(notes)
 
@@ -183,9 +180,9 @@ def _build_decoder(
     dropout: float,
     num_experts: int | None = None,
     attention: str = "full",
-    span: int = DEFAULT_WINDOW,
+    window: int = DEFAULT_WINDOW,
 ) -> GPT | Llama:
-    """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
+    """The network of the model family; LLaMA's heads share keys and values in pairs if their number is even."""
     if model == "gpt":
         return GPT(
             vocab_size,
@@ -196,14 +193,14 @@ def _build_decoder(
             dropout=dropout,
             num_experts=num_experts,
             attention=attention,
-            window=span,
+            window=window,
         )
     if attention != "full":
         raise UsageError(
-            f"--model llama knows full attention alone, got --attention {attention}; leave it out, or use --model gpt"
+            f"--model llama has only full attention, got --attention {attention}; leave it out, or use --model gpt"
         )
     if dropout:
-        raise UsageError(f"--model llama knows no dropout, got --dropout {dropout:g}; leave it out")
+        raise UsageError(f"--model llama has no dropout, got --dropout {dropout:g}; leave it out")
     num_kv_heads = num_heads // 2 if num_heads % 2 == 0 else num_heads
     ffn_dim = -(-8 * embed_dim // 24) * 8
     return Llama(

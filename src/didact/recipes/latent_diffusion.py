@@ -1,4 +1,4 @@
-"""Diffusion among the codes of an autoencoder: smaller maps, and the decoder knows the details."""
+"""Latent diffusion: a diffusion model in the latent space of an autoencoder."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ from didact.registry import recipe
 from didact.samplers.ddim import SamplingConfig
 from didact.training.experiment import Experiment, InitContext
 
-NUM_SCALE_EXAMPLES = 4096  # training images whose codes give their scale
+NUM_SCALE_EXAMPLES = 4096  # training images whose latents give mean and standard deviation
 
 
 @recipe(
@@ -69,18 +69,16 @@ def latent_diffusion(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Latent diffusion: the way out of noise leads among the codes of a trained VAE or VQ-VAE, whose decoder paints
-    the image.
+    """Latent diffusion: a diffusion model in the latent space of a (VQ-)VAE.
 
-    z_t = √ᾱ_t z_0 + √(1 − ᾱ_t) ε, z_0 = (encode(x) − μ) / s; min E ‖v − f(z_t, t)‖².
-    Measured on digits, one seed: Fréchet distance of thumbnails 0.53 with a VQ-VAE, whose reconstructions alone
-    have 0.36.
+    z_t = √ᾱ_t z_0 + √(1 − ᾱ_t) ε, z_0 = (encode(x) − μ) / s; min E ‖v − f(z_t, t)‖². Measured on digits, one seed:
+    Fréchet distance of thumbnails 0.53 with a VQ-VAE, whose reconstructions alone have 0.36.
     """
     sampling = SamplingConfig(choose_sampling_steps(timesteps, sampling_steps), eta, guidance)
     source_run = resolve_source_run(from_, autoencoder, data, allowed_recipes=("vqvae", "vae"))
     if source_run.arguments.get("conditional"):
         raise UsageError(
-            "the coder may not ask for a class, but this one was trained with --conditional; begin with another"
+            "the autoencoder must not be class-conditional, but this one was trained with --conditional; use another"
         )
     autoencoder_objective = source_run.build_experiment(data).objective
     assert isinstance(autoencoder_objective, VAEObjective | VQVAEObjective)
@@ -102,7 +100,7 @@ def latent_diffusion(
         note = source_run.train_or_load(autoencoder_objective, data, context)
         batches = data.train.batches([torch.arange(min(NUM_SCALE_EXAMPLES, len(data.train)))])
         objective.fit_latent_scale(data.train.decode(next(iter(batches)))["x"])
-        return note, f"codes of {shape[0]} × {shape[1]} × {shape[2]} numbers, brought to mean 0 and deviation 1"
+        return note, f"latents of {shape[0]} × {shape[1]} × {shape[2]} numbers, standardized"
 
     experiment = make_experiment(
         data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons on whatever the data ask: classes, several labels, or a number."""
+"""Multi-layer perceptrons for classes, several labels or a number."""
 
 from typing import Annotated, Literal
 
@@ -56,7 +56,7 @@ def mlp(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """A multi-layer perceptron: classification or regression, whatever the data ask.
+    """Multi-layer perceptron: classification or regression, on any data.
 
     h_l = act(W_l h_{l-1} + b_l), trained on cross-entropy for classes and squared error for numbers.
     """
@@ -112,9 +112,9 @@ def mlp_wide_deep(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Wide and deep: a linear model that memorises beside a deep one that generalises.
+    """Wide & deep: a linear model and an MLP, trained together.
 
-    f(x) = w·x + MLP(x), trained together (Cheng et al. 2016).
+    f(x) = w·x + MLP(x): the wide part memorizes, the deep part generalizes (Cheng et al. 2016).
     """
     data, class_weights = apply_balance(data, balance)
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)

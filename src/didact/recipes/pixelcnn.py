@@ -1,4 +1,4 @@
-"""Images one pixel at a time: by masked convolutions, or row by row with an LSTM."""
+"""Autoregressive models of pixels: masked convolutions, or LSTMs along the rows."""
 
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from didact.training.experiment import Experiment
 Levels = Annotated[int, Range(2, 256), "gray levels per pixel; 2 is black and white"]
 KernelSize = Annotated[int, Range(3, 15), "kernel size, odd"]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
-TARGET_STEPS = 1_000  # of the slower one, on a small set: what it is judged by falls no further
+TARGET_STEPS = 1_000  # of the slower PixelRNN on a small dataset: its validation loss falls no further
 RECIPE_METADATA: dict[str, Any] = {
     "data": "digits",
     "accepts": ("images",),
@@ -51,11 +51,11 @@ def pixelcnn(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Gated PixelCNN: each pixel told from those above and to its left by masked convolutions; the likelihood is exact.
+    """Gated PixelCNN: an autoregressive model of pixels, with exact likelihood.
 
-    p(x) = Π_i p(x_i | x_<i), learned for all pixels at once, drawn one after the other; half an image can be
-    completed. Of a pixel
-    red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
+    p(x) = Π_i p(x_i | x_<i) by masked convolutions over the pixels above and to the left, trained for all pixels at
+    once, sampled one after the other; half an image can be inpainted. Of a pixel red comes before green before blue.
+    Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
     """
     require_odd_kernel(kernel_size)
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
@@ -81,7 +81,7 @@ def pixelrnn(
     data: Data,
     *,
     levels: Levels = 16,
-    channels: Annotated[int, Range(1), "channels of each LSTM's state"] = 32,
+    channels: Annotated[int, Range(1), "channels of the LSTM states"] = 32,
     num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("layers")] = 2,
     conditional: Conditional = False,
     lr: a.LearningRate = 4e-3,
@@ -93,13 +93,11 @@ def pixelrnn(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """PixelRNN: LSTMs go down the rows of an image, each pixel told from their state and from those to its left;
-    the likelihood is exact.
+    """PixelRNN: row LSTMs over pixels, with exact likelihood.
 
-    p(x) = Π_i p(x_i | x_<i), h_r = LSTM(h_(r−1), x_r) with convolutions along the row. Slower than a PixelCNN: rows
-    wait for each other.
-    Of a pixel red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an
-    image.
+    p(x) = Π_i p(x_i | x_<i), h_r = LSTM(h_(r−1), x_r) with convolutions along the row. Slower than a PixelCNN: rows are
+    computed one after another. Of a pixel red comes before green before blue. Bits per dimension are −log p(x) / (D log
+    2), D the numbers of an image.
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     network_options: dict[str, Any] = {
@@ -127,14 +125,14 @@ def pixelrnn(
 
 def require_odd_kernel(kernel_size: int) -> None:
     if kernel_size % 2 == 0:
-        raise UsageError(f"--kernel-size needs a centre, so it must be odd, got {kernel_size}")
+        raise UsageError(f"--kernel-size must be odd, so that the kernel has a center, got {kernel_size}")
 
 
 def count_channel_groups(shape: Shape, channels: int) -> int:
-    """The channels of a pixel come one after the other, and each needs features of its own."""
+    """The channels of a pixel are predicted one after another: each needs features of its own."""
     if channels < shape[0]:
         raise UsageError(
-            f"--channels must be at least {shape[0]}, a feature for each channel of a pixel, got {channels}"
+            f"--channels must be at least {shape[0]}, one for each channel of a pixel, got {channels}"
         )
     return shape[0]
 
@@ -143,7 +141,7 @@ def make_experiment(
     data: Data, objective: PixelAutoregressiveObjective, *, lr: float, weight_decay: float, schedule: str,
     epochs: int | None, batch_size: int | None, target_steps: int = 1_500, **options: Any,
 ) -> Experiment:
-    """What all of them have in common; `updates` are of a small set."""
+    """The experiment of an autoregressive model; `target_steps` steps on a small dataset."""
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size, target_steps=target_steps)
     return Experiment(
         data=data,

@@ -1,4 +1,4 @@
-"""Normalizing flows: a density that can be computed exactly, and drawn from."""
+"""Normalizing flows: exact densities of table rows or images, which can be sampled."""
 
 from typing import Annotated, Literal
 
@@ -35,24 +35,24 @@ def realnvp(
     *,
     network: Annotated[
         Literal["plain", "multiscale"] | None,
-        "of images: one scale, or the multiscale architecture, which factors out half at each scale (if not given)",
+        "for images: a single scale, or the multiscale architecture, which factors out half at each (the default)",
     ] = None,
     num_scales: Annotated[
         int | None,
         Range(1),
-        "scales of the multiscale architecture, each half of the last (3, or as many as there are, if not given)",
+        "number of scales, each half as large as the last (3, or as many as the images allow, if not given)",
     ] = None,
     num_couplings: Annotated[
         int | None,
         Range(2),
-        "number of coupling layers; of images, on each mask at each size (6 or 4 if not given)",
+        "number of coupling layers; for images, of each mask at each scale (6 for tables, 4 for images if not given)",
     ] = None,
     hidden: Annotated[
         int, Range(1), "units or channels of the networks that compute scale and shift", Aliases("hidden_size")
     ] = 64,
     levels: Annotated[int, Range(2, 256), "gray levels per pixel"] = 16,
     joint: Annotated[
-        bool | None, "model features and target jointly, of a table (yes for one's own file if not given)"
+        bool | None, "for tables: model features and target jointly (yes for your own file if not given)"
     ] = None,
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 1e-4,
@@ -62,13 +62,11 @@ def realnvp(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """RealNVP: steps that can be undone exactly turn data into Gaussian noise; the likelihood follows from how they
-    change volume.
+    """RealNVP: a normalizing flow of images or table rows.
 
-    log p(x) = log N(f(x); 0, I) + log |det df/dx|; y = m x + (1 − m)(x e^s + t). In nats of rows; of images
-    in bits per dimension, −log p(x) / (D log 2), D the numbers of an image. One column alone has nothing to couple:
-    f is then one
-    rising curve, Φ⁻¹ of the share of a mixture that lies below x.
+    log p(x) = log N(f(x); 0, I) + log |det df/dx|; y = m x + (1 − m)(x e^s + t), invertible steps that map data to
+    Gaussian noise. In nats for rows; for images in bits per dimension, −log p(x) / (D log 2), D the numbers of an
+    image. A single column has nothing to couple: f is then one monotone curve, Φ⁻¹ of the CDF of a mixture at x.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     objective: Objective
@@ -83,7 +81,7 @@ def realnvp(
             num_couplings=num_couplings or 6,
         )
     else:
-        reject_options(f"{data.name!r} holds images", joint=joint)
+        reject_options(f"{data.name!r} is images", joint=joint)
         objective = ImageFlowObjective(
             make_image_flow(get_image_shape(data), network, num_scales, hidden, num_couplings or 4),
             data.shape,
@@ -97,7 +95,7 @@ def realnvp(
 
 
 def _make_table_flow(data: Data, *, joint: bool, hidden: int, num_couplings: int) -> TableFlow:
-    """The flow of a table's rows, with a number for each of its columns; of one alone, a curve that rises."""
+    """The flow of the rows of a table; for a single column, a monotone curve."""
     layout = RowLayout(data, joint=joint)
     flow = (
         MonotoneFlow()
@@ -110,9 +108,9 @@ def _make_table_flow(data: Data, *, joint: bool, hidden: int, num_couplings: int
 def make_image_flow(
     shape: Shape, network: str | None, num_scales: int | None, hidden: int, num_couplings: int
 ) -> NormalizingFlow:
-    """The flow that was asked for, with as many scales as the images allow."""
+    """The flow of images, with as many scales as their size allows."""
     if network == "plain":
-        reject_options("--network plain has one way for all numbers", num_scales=num_scales)
+        reject_options("--network plain has a single scale", num_scales=num_scales)
         return RealNVP(shape=shape, hidden=hidden, num_couplings=num_couplings)
     return MultiScaleRealNVP(
         shape=shape,

@@ -1,4 +1,4 @@
-"""Curves: how well a width can fit one, and how sure a network can be of its answer."""
+"""Regression: universal approximation, uncertainty of predictions, ensembles."""
 
 from typing import Annotated, Literal
 
@@ -29,15 +29,16 @@ from didact.training.experiment import Experiment
 def approximate(
     data: Data,
     *,
-    width: Annotated[int, Range(1), "hidden units: the n of the theorem", Aliases("hidden_size")] = 32,
+    width: Annotated[int, Range(1), "hidden units: n in the theorem", Aliases("hidden_size")] = 32,
     activation: a.Activation = "tanh",
     lr: a.LearningRate = 1e-2,
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000,
     batch_size: a.BatchSize = 128,
 ) -> Experiment:
-    """Fit a curve with one hidden layer; `didact sweep approximate` shows the error fall with its width.
+    """Universal approximation: fit a curve with one hidden layer.
 
     f(x) = Σ_j c_j act(w_j·x + b_j) + c_0 comes as close as one likes to any continuous function, with enough units.
+    `didact sweep approximate` shows how the error falls with the width.
     """
     likelihood = likelihood_for(data)
     network = MLP(
@@ -75,10 +76,10 @@ def uncertain_regression(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """A number and how far off it may be: the noise in the data, and what the network does not know.
+    """Regression with uncertainty: predicted noise and MC dropout.
 
-    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x); `didact predict RUN --mc-passes 50` keeps dropout on and adds its
-    spread.
+    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x) predicts the noise; `didact predict RUN --mc-passes 50` adds the
+    standard deviation over dropout masks (MC dropout).
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, loss="mse" if method == "dropout" else "gaussian")
@@ -121,9 +122,10 @@ def bagging(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Many networks on redrawn data, averaged; where they disagree, the answer is unsure.
+    """Bagging: an ensemble of MLPs on bootstrap samples.
 
-    Each of M networks minimises its own bootstrap's loss; their mean has at most the variance of one.
+    Each of M networks minimizes the loss of its own bootstrap sample; the variance of their mean is at most that of
+    one. Where they disagree, the prediction is uncertain.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data)

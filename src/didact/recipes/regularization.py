@@ -1,4 +1,4 @@
-"""Against over-fitting: everything of Gaba 3 in one recipe, and the grid that tells its parts apart."""
+"""Regularization: everything of Gaba 3 in one recipe, and the grid of dropout and weight decay."""
 
 from functools import partial
 from typing import Annotated
@@ -42,11 +42,10 @@ def regularized_mlp(
     epochs: a.Epochs = 50,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """A perceptron with every brake of the course: batch norm, dropout, smoothing, decay, clipping, early stopping.
+    """MLP with batch norm, dropout, label smoothing, decay, early stopping.
 
-    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment
-    rigid` on MNIST
-    it is the loop of Gaba 3.10; unlike there, early stopping looks at a validation split of its own.
+    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment rigid`
+    on MNIST it is the loop of Gaba 3.10; unlike there, early stopping uses a validation split of its own.
     """
     _, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing)
@@ -60,7 +59,7 @@ def regularized_mlp(
         std=data.std,
     )
     adamw = make_optimizer("adamw", lr=lr or 1e-3, weight_decay=1e-4 if weight_decay is None else weight_decay)
-    # a proximal step answers a gradient step; AdamW's are of another size
+    # a proximal step belongs to a gradient step: its size is lr, which is not the size of AdamW's steps
     momentum_sgd = make_optimizer("momentum", lr=lr or 0.02, weight_decay=weight_decay or 0.0)
     return Experiment(
         data=data,
@@ -91,10 +90,10 @@ def dropout_weight_decay(
     epochs: a.Epochs = 20,
     batch_size: a.BatchSize = 128,
 ) -> Experiment:
-    """One cell of the dropout and weight-decay grid; `didact sweep dropout_weight_decay` runs all 25.
+    """One cell of the grid of dropout and weight decay.
 
-    The network of Gaba 3.10 with label smoothing, AdamW at a constant rate; the table of 3.11 is on MNIST (`--data
-    mnist`).
+    The network of Gaba 3.10 with label smoothing, AdamW at a constant rate. `didact sweep dropout_weight_decay` trains
+    all 25 cells; the table of Gaba 3.11 is on MNIST (`--data mnist`).
     """
     likelihood = likelihood_for(data, label_smoothing=0.1)
     network = MLP(

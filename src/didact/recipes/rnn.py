@@ -1,4 +1,4 @@
-"""Recurrent networks on text: continue it character by character, or say what kind of text it is."""
+"""Recurrent networks for text: language models, classifiers, sequence to sequence."""
 
 from typing import Annotated, Literal
 
@@ -32,7 +32,7 @@ HiddenSize = Annotated[int, Range(1), "hidden size of each recurrent layer"]
 NumLayers = Annotated[int, Range(1, 16), "number of recurrent layers", Aliases("layers")]
 RecurrentInit = Annotated[
     InitWord,
-    "initialization of the recurrent weights: orthogonal keeps lengths, random is PyTorch's default",
+    "initialization of the recurrent weights: orthogonal preserves norms, random is PyTorch's default",
 ]
 
 
@@ -73,12 +73,11 @@ def char_rnn(
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 1000,
     batch_size: a.BatchSize = 64,
 ) -> Experiment:
-    """An RNN, LSTM or GRU that continues a text character by character; then `didact sample RUN --prompt "…"`
-    writes one.
+    """Language model of characters: RNN, LSTM, GRU, Mamba or xLSTM.
 
-    h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t): trained on Tiny Shakespeare (--data
-    tinyshakespeare) or --data book.txt.
-    --cell mamba, slstm, mlstm: blocks u + mix(LN u) that carry a state as well (Gaba 5.10).
+    h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t), on Tiny Shakespeare (--data tinyshakespeare) or your
+    own text (--data book.txt); then `didact sample RUN --prompt "…"`. --cell mamba, slstm, mlstm: blocks u + mix(LN u)
+    with a state (Gaba 5.10).
     """
     data = with_context(data, context_length, stride=max(1, context_length // 2))
     assert isinstance(data.encoder, TextEncoder)
@@ -140,10 +139,10 @@ def text_rnn(
     batch_size: a.OptionalBatchSize = None,
     embeddings: Embeddings = None,
 ) -> Experiment:
-    """A recurrent classifier of texts: sentiment of reviews (--data rt_polarity, imdb), or one's own CSV with
-    --text and --target.
+    """Text classifier: RNN, LSTM, GRU, Mamba or xLSTM.
 
-    h = [h→_T; h←_1] or the mean or maximum of all h_t, and softmax(W h).
+    h = [h→_T; h←_1], or the mean or maximum of all h_t, and softmax(W h): sentiment of reviews (--data rt_polarity,
+    imdb), or your own CSV file with --text and --target.
     """
     data = as_sequences(data, vocab_size=vocab_size, max_length=max_length)
     data, class_weights = apply_balance(data, balance)
@@ -204,11 +203,10 @@ def seq2seq(
     epochs: a.Epochs = 8,
     batch_size: a.BatchSize = 128,
 ) -> Experiment:
-    """Read one sequence, write another: number words to digits, translations (--data multi30k_fr), with attention
-    or without.
+    """Sequence to sequence: a recurrent encoder and decoder with attention.
 
     c_t = Σ_j α_tj h_j, α_t = softmax_j score(s_{t−1}, h_j), s_t = cell(s_{t−1}, [y_{t−1}; c_t]), p(y_t) = softmax(W
-    [s_t; c_t]).
+    [s_t; c_t]): number words to digits, translations (--data multi30k_fr).
     """
     pair_encoder = data.encoder
     assert isinstance(pair_encoder, PairEncoder)

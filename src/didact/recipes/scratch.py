@@ -1,4 +1,4 @@
-"""The same kinds of network on the NumPy engine: every gradient is computed by `didact.scratch`, from the equations."""
+"""Recipes on the NumPy engine: `didact.scratch` computes every gradient from the equations."""
 
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -41,9 +41,10 @@ def scratch_manual(
     epochs: a.Epochs = 100,
     dtype: EngineDType = "float64",
 ) -> Experiment:
-    """The two-layer network of Gaba 2.7 by full-batch gradient descent, on the NumPy engine.
+    """The two-layer network of Gaba 2.7 on the NumPy engine.
 
-    20 - 64 ReLU - 2, softmax cross-entropy, lr 0.1; the label of a point is whether x0 + x1 > 0.
+    20 - 64 ReLU - 2, softmax cross-entropy, full-batch gradient descent with lr 0.1; the label of a point is whether x0
+    + x1 > 0.
     """
     network = networks.MLP(data.num_features, (hidden,), data.num_classes, rng=_sample_seed(), dtype=dtype)
     objective = NumpyEngineClassifier(
@@ -77,7 +78,10 @@ def scratch_mlp(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """The perceptron of Gaba 1.6 on the NumPy engine; `didact compare scratch_mlp` sets it beside PyTorch."""
+    """The MLP of Gaba 1.6 on the NumPy engine.
+
+    `didact compare scratch_mlp` compares it with PyTorch.
+    """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     network = networks.MLP(data.num_features, hidden, data.num_classes, rng=_sample_seed(), dtype=dtype)
     objective = NumpyEngineClassifier(
@@ -110,7 +114,10 @@ def scratch_lenet(
     batch_size: a.BatchSize = 64,
     dtype: EngineDType = "float32",
 ) -> Experiment:
-    """LeNet on the NumPy engine: convolutions as matrix products, pooling, and their derived gradients."""
+    """LeNet on the NumPy engine.
+
+    Convolutions as matrix products, pooling, and their derived gradients.
+    """
     channels, size = data.shape[0], data.shape[-1]
     network = networks.LeNet(channels, size, data.num_classes, rng=_sample_seed(), dtype=dtype)
     objective = NumpyEngineClassifier(
@@ -129,7 +136,7 @@ def scratch_lenet(
 def _make_language_experiment(
     data: Data, network: Any, make_twin: Any, *, lr: float, steps: int, batch_size: int
 ) -> Experiment:
-    """Next-character prediction, judged by loss, accuracy and perplexity."""
+    """Next-character prediction, evaluated by loss, accuracy and perplexity."""
     return Experiment(
         data=data,
         objective=NumpyEngineObjective(network, make_twin=make_twin, num_classes=data.num_classes),
@@ -161,7 +168,10 @@ def scratch_rnn(
     batch_size: a.BatchSize = 32,
     dtype: EngineDType = "float32",
 ) -> Experiment:
-    """A character RNN, LSTM or GRU on the NumPy engine, back-propagated through time by hand-derived gradients."""
+    """A character-level RNN, LSTM or GRU on the NumPy engine.
+
+    Backpropagation through time by hand-derived gradients.
+    """
     network = networks.CharacterRNN(
         data.num_classes, embed_dim, hidden_size, cell=cell, rng=_sample_seed(), dtype=dtype
     )
@@ -189,7 +199,10 @@ def scratch_gpt(
     batch_size: a.BatchSize = 32,
     dtype: EngineDType = "float32",
 ) -> Experiment:
-    """A GPT of two layers on the NumPy engine: attention, layer norm and GELU from their equations."""
+    """A GPT of two layers on the NumPy engine.
+
+    Attention, layer norm and GELU from their equations.
+    """
     context = data.shape[0]
     network = networks.GPT(
         data.num_classes,

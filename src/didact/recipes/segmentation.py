@@ -1,4 +1,4 @@
-"""A class for every pixel."""
+"""Semantic segmentation: a class for each pixel."""
 
 from typing import Annotated, Literal
 
@@ -17,8 +17,8 @@ from didact.recipes._defaults import choose_epochs
 from didact.registry import create_model, recipe
 from didact.training.experiment import Experiment
 
-TARGET_STEPS = 1_350   # where no number of epochs is given
-# parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
+TARGET_STEPS = 1_350   # where no epochs are given
+# from so many parameters on, AdamW's rate for small networks, 5e-3, would make the loss 10⁶ at step 2
 LARGE_NUM_PARAMETERS = 5_000_000
 ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
 Architecture = Annotated[
@@ -62,19 +62,18 @@ def segmentation(
     epochs: a.OptionalEpochs = None,
     batch_size: a.BatchSize = 8,
 ) -> Experiment:
-    """A U-Net that says of each pixel what it belongs to.
+    """Semantic segmentation with a U-Net.
 
-    Down by convolutions and halvings, up by transposed convolutions, bridges between; cross-entropy of each pixel
-    plus Dice.
-    unet_2015 says less than it sees: a margin is mirrored around the image, as in the paper. Pixels of 255 do not
-    count.
+    Down by convolutions and pooling, up by transposed convolutions, with skip connections; cross-entropy of each pixel
+    plus Dice. The output of unet_2015 is smaller than its input: images are padded by reflection, as in the paper.
+    Pixels of class 255 are ignored.
     """
     epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=12)
     model_options = {name: value for name, value in (("widths", channels), ("norm", norm)) if value is not None}
     network: UNet = create_model(
         model, num_classes=data.num_classes, channels=data.shape[0], mean=data.mean, std=data.std, **model_options
     )
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as GPUs like it
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     default_lr = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE_NUM_PARAMETERS else 5e-3
     return Experiment(
         data=data,

@@ -1,4 +1,4 @@
-"""What one task taught, for another with few labels."""
+"""Transfer learning: a pretrained image classifier for a task with few labels."""
 
 from dataclasses import replace
 from functools import partial
@@ -33,14 +33,14 @@ TransferMode = Annotated[
     "what is trained: a new network, the head alone, the last layers, or all layers of the pretrained one",
 ]
 DEFAULT_SETTINGS = Settings()
-DEFAULT_SOURCE = "glyphs"  # printed numerals and letters: near enough to digits, and made on the spot
-MIN_STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
-# times the optimizer's own: few steps, and a head is easily moved
+DEFAULT_SOURCE = "glyphs"  # printed digits and letters: similar to digits, and generated in an instant
+MIN_STEPS = 300  # where no epochs are given: with few examples an epoch is short
+# of the optimizer's default learning rate: there are few steps, and a head is easy to train
 LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}
 SourceWeights = Annotated[
     str,
     RunReference(allow_other=True),
-    "pretrained weights: a run, a file, lite0 (ImageNet), or a data set to pretrain on",
+    "pretrained weights: a run, a file, lite0 (ImageNet), or a dataset to pretrain on",
 ]
 
 
@@ -62,7 +62,7 @@ def transfer(
         ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"
     ] = None,
     stem: StemOption = "auto",
-    labels_per_class: Annotated[int | None, Range(1), "training examples per class (all if none)"] = 1,
+    labels_per_class: Annotated[int | None, Range(1), "training examples per class (none: all of them)"] = 1,
     unfreeze: Annotated[
         float,
         Range(0, 1),
@@ -90,15 +90,12 @@ def transfer(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Transfer learning: a network that has learned something else, reused where labels are few.
+    """Transfer learning: a pretrained image classifier, fine-tuned on few labels.
 
-    θ starts where another task left it; the head is new; η_l = η ρ^(1 - l / L) for layer l of L, 0 for those that
-    are frozen.
-    `didact sweep transfer --seeds 3` compares the ways of reusing with a network from scratch. Measured with one
-    label of each digit
-    (seeds 0 to 2): scratch 0.62 ± 0.09, and after printed glyphs features 0.73 ± 0.02, partial 0.77 ± 0.03, full
-    0.74 ± 0.04; each way
-    gains with each seed.
+    θ starts from the pretrained weights, the head is new; η_l = η ρ^(1 - l / L) for layer l of L, 0 for frozen layers.
+    `didact sweep transfer --seeds 3` compares the modes with training from scratch. Measured with one label of each
+    digit (seeds 0 to 2): scratch 0.62 ± 0.09, and after printed glyphs features 0.73 ± 0.02, partial 0.77 ± 0.03, full
+    0.74 ± 0.04; each mode gains with each seed.
     """
     is_lite = weights == "lite0"
     model, image_size = model or ("efficientnet_lite0" if is_lite else "cnn"), image_size or (224 if is_lite else None)
@@ -116,9 +113,10 @@ def transfer(
         network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardize"))
     L = len(group_layers(network))
     num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
-    # lite0 says which network, too
+    # lite0 also chooses the architecture, in mode scratch too
     is_ignored = mode == "scratch" and weights not in (DEFAULT_SOURCE, "lite0")
-    ignored_notes = (f"--weights {weights} does nothing: --mode scratch begins with new ones",) if is_ignored else ()
+    ignored_note = f"--weights {weights} does nothing: --mode scratch starts from random weights"
+    ignored_notes = (ignored_note,) if is_ignored else ()
     return Experiment(
         data=data,
         objective=TransferClassifier(
@@ -132,7 +130,7 @@ def transfer(
         optimizer=make_optimizer(optimizer, lr=base_lr, weight_decay=weight_decay, momentum=momentum, rho=rho),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
-        # an epoch of few examples is over at once, the validation split is as large as ever
+        # an epoch of few examples takes no time, but the validation split is large
         evaluate_every=max(1, epochs * steps_per_epoch // 10),
         clip_norm=clip_norm,
         epochs=epochs,
@@ -142,13 +140,13 @@ def transfer(
         notes=(
             *get_network_notes(network),
             *ignored_notes,
-            f"{num_trainable_layers} of {L} layers learn; the last one is new",
+            f"{num_trainable_layers} of {L} layers are trained; the last one is new",
         ),
     )
 
 
 def subsample_per_class(data: Data, labels_per_class: int) -> Data:
-    """n training examples of each class, drawn anew for each seed of initialisation; validation and test stay whole."""
+    """n training examples per class, another sample for each seed of initialization; validation and test stay whole."""
     seed = int(torch.randint(2**31, ()))
     count, label = min(zip(data.class_counts["train"], data.class_names, strict=True))
     if count < labels_per_class and not isinstance(data.train, MissingSplit):
@@ -160,18 +158,17 @@ def subsample_per_class(data: Data, labels_per_class: int) -> Data:
     def sample_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
         return rows[torch.randperm(len(rows), generator=generator)[:labels_per_class]]
 
-    return resample_by_class(data, sample_rows, seed, f"{labels_per_class} labelled training examples of each class")
+    return resample_by_class(data, sample_rows, seed, f"{labels_per_class} labeled training examples per class")
 
 
 def _load_backbone(
     network: nn.Module, location: str, model: str, image_size: int, context: InitContext
 ) -> tuple[str, ...]:
-    """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what
-    became of them."""
+    """Load pretrained weights into all layers but the head, which stays new even if the numbers of classes agree."""
     head = group_layers(network)[-1][-1]
     new_head_state = {name: value.clone() for name, value in head.state_dict().items()}
     input_transform = network.get_submodule("standardize")
-    if isinstance(input_transform, nn.Sequential):  # the weights know nothing of the resizing before it
+    if isinstance(input_transform, nn.Sequential):  # without the resizing: the file has the names of a plain network
         network.standardize = input_transform[1]
     notes: tuple[str, ...] = ()
     if location in list_datasets():
@@ -180,7 +177,7 @@ def _load_backbone(
         )
         accuracy, seconds = run.metadata["validation"]["accuracy"], run.metadata["seconds"]
         notes = (
-            f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; "
+            f"{model} was pretrained on {location!r}: validation accuracy {accuracy:.3f} after {seconds:.0f} s; "
             f"{run.folder}",
         )
         location = str(run.folder)
@@ -192,12 +189,14 @@ def _load_backbone(
 
 
 def pretrain_cnn(source: str, model: str, image_size: int, settings: Settings, on_event: EventCallback) -> Run:
-    """The run of `cnn` that learned another set in this size: one that is there, or a new one. Each seed begins
-    with one of its own."""
+    """The run of `cnn` that was trained on the source dataset at this image size: an existing one, or a new one.
+
+    Each seed has a run of its own.
+    """
     seed, common_settings = int(torch.randint(2**31, ())), {"precision": settings.precision, "runs": settings.runs}
-    # `cnn` itself refuses all others
+    # `cnn` refuses data of other kinds by itself
     size_option = {"size": image_size} if list_datasets()[source].kind == "images" else {}
-    # seen from many sides, it says more of what it has not seen
+    # augmented data make features that transfer better
     cnn_options = {"model": model, "augment": ("affine",)}
     prepared = prepare(cnn, {"data": source, **size_option, **cnn_options})
     expected = {

@@ -1,4 +1,4 @@
-"""Transformers that read: a text's kind, its hidden words, its translation."""
+"""Transformers for text: classifier, masked language model, translator."""
 
 from functools import partial
 from typing import Annotated
@@ -32,8 +32,8 @@ from didact.recipes.gpt import (
     EmbedDim,
     NumHeads,
     NumLayers,
-    Span,
     TrainingSteps,
+    Window,
     note_ignored_options,
 )
 from didact.registry import recipe
@@ -43,7 +43,7 @@ FFNDim = Annotated[int, Range(1), "feed-forward dimension of each block", Aliase
 
 
 class LossMonitoredSeq2Seq(Seq2SeqObjective):
-    """Chosen by its loss: of long sentences hardly one is exact."""
+    """The best model by validation loss: of long sentences hardly any is translated exactly."""
 
     monitor, mode = "loss", "min"  # type: ignore[assignment]
 
@@ -68,7 +68,7 @@ def text_transformer(
         NormPlacement, "pre-norm or post-norm: LayerNorm before each sublayer or after each residual sum"
     ] = "pre",
     attention: AttentionVariant = "full",
-    window: Span = None,
+    window: Window = None,
     vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words"] = 10_000,
     max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("max_seq_length")] = 256,
     dropout: a.Dropout = 0.1,
@@ -87,11 +87,11 @@ def text_transformer(
     embeddings: Embeddings = None,
     embedding_std: a.EmbeddingStd = None,
 ) -> Experiment:
-    """A Transformer encoder that classifies texts: reviews (--data rt_polarity, imdb), or one's own CSV with --text
-    and --target.
+    """Text classifier: a Transformer encoder with seven kinds of attention.
 
-    x = √D E[words] + PE, layers × [x + attention(LN x), x + perceptron(LN x)], and softmax(W mean_t LN(x_t)).
-    `didact sweep text_transformer attention=full,local,linear,differential` compares forms of attention.
+    x = √D E[words] + PE, layers × [x + attention(LN x), x + MLP(LN x)], and softmax(W mean_t LN(x_t)): reviews (--data
+    rt_polarity, imdb), or your own CSV file with --text and --target. `didact sweep text_transformer
+    attention=full,local,linear,differential` compares kinds of attention.
     """
     data = as_sequences(data, vocab_size=vocab_size, max_length=max_length)
     data, class_weights = apply_balance(data, balance)
@@ -122,7 +122,7 @@ def text_transformer(
         "window": effective_window(attention, window),
     }
     if weights is not None and embeddings is not None:
-        raise UsageError(f"--weights {weights} brings an embedding of its own; leave out --embeddings {embeddings}")
+        raise UsageError(f"--weights {weights} contains an embedding; leave out --embeddings {embeddings}")
     initialize_weights = make_weight_initializer(
         network, weights, lora_rank, "text_transformer", shape, data.feature_names
     ) or make_embedding_initializer(network.embedding, data.feature_names, embeddings)
@@ -181,12 +181,11 @@ def bert(
     steps: TrainingSteps = 2000,
     batch_size: a.BatchSize = 32,
 ) -> Experiment:
-    """BERT's pretraining on a text of one's own (--data book.txt): hide 15 % of the tokens and guess them from both
-    sides.
+    """BERT: masked language modeling.
 
-    min −Σ_{i ∈ M} log p(x_i | x without M); of M 80 % become the mask, 10 % another token, 10 % stay. Then
-    `didact predict RUN "the cat <mask> on"` (best with --tokens words or bpe), and `didact explain RUN` for its
-    attention.
+    min −Σ_{i ∈ M} log p(x_i | x without M); of M, 15 % of the tokens, 80 % become the mask, 10 % another token, 10 %
+    stay. On your own text (--data book.txt); then `didact predict RUN "the cat <mask> on"` (best with --tokens words or
+    bpe), and `didact explain RUN` for its attention.
     """
     data = for_masked_lm(with_context(data, context_length, stride=max(1, context_length // 8)))
     network = MaskedBERT(
@@ -237,10 +236,10 @@ def translate(
     epochs: a.Epochs = 8,
     batch_size: a.BatchSize = 128,
 ) -> Experiment:
-    """The Transformer of 2017: number words to digits, or translations (--data multi30k_fr, multi30k_de, pairs.tsv).
+    """Translation with an encoder-decoder Transformer (Vaswani et al. 2017).
 
-    encoder: layers × [attention, perceptron]; decoder: layers × [causal attention, attention to what was read,
-    perceptron].
+    encoder: layers × [attention, MLP]; decoder: layers × [causal attention, cross-attention, MLP]. Number words to
+    digits, or translations (--data multi30k_fr, multi30k_de, pairs.tsv).
     """
     pair_encoder = data.encoder
     assert isinstance(pair_encoder, PairEncoder)
@@ -263,7 +262,7 @@ def translate(
             detokenize=pair_encoder.detokenize,
             label_smoothing=label_smoothing,
         ),
-        optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98)),  # as the paper has them
+        optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98)),  # as in the paper
         schedule=make_schedule(schedule),
         clip_norm=clip_norm,
         epochs=epochs,

@@ -1,4 +1,4 @@
-"""Images out of a VQ-VAE: a PixelCNN over its codes."""
+"""The prior over the codes of a VQ-VAE."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -37,10 +37,10 @@ def vqvae_prior(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Draw from a VQ-VAE: a PixelCNN learns which codes follow which over the map of a trained one, whose decoder
-    paints the image.
+    """Prior over VQ-VAE codes: a PixelCNN whose samples become new images.
 
-    p(k) = Π_i p(k_i | k_<i), k the codes of x; −log₂ p(k) / D are its bits per code; log₂ K, were all alike.
+    p(k) = Π_i p(k_i | k_<i), k the codes of x; −log₂ p(k) / D are its bits per code, log₂ K if all codes were equally
+    likely.
     """
     require_odd_kernel(kernel_size)
     source_run = resolve_source_run(from_, autoencoder, data, allowed_recipes=("vqvae",))
@@ -63,7 +63,7 @@ def vqvae_prior(
     def initialize_weights(context: InitContext) -> tuple[str, ...]:
         return (
             source_run.train_or_load(vqvae_objective, data, context),
-            f"an image is {shape[1]} × {shape[2]} codes out of {vqvae_objective.network.codebook_size}",
+            f"an image is {shape[1]} × {shape[2]} codes of a codebook of {vqvae_objective.network.codebook_size}",
         )
 
     experiment = make_experiment(

@@ -1,4 +1,4 @@
-"""Words as vectors, learned from what stands around them."""
+"""Word vectors, learned from the context of each word."""
 
 from math import expm1
 from typing import Annotated
@@ -17,9 +17,9 @@ from didact.recipes import _hyperparameters as a
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-TARGET_WORDS = 1_000_000   # of the text that are read in all, where no epochs are given: ten times over at most
-LARGE_TEXT_WORDS = 1_000_000   # words from which batches are larger: the tables that each step moves are, too
-NUM_PROBES = 24         # words that the report looks at, where none are named
+TARGET_WORDS = 1_000_000   # words read in all, where no epochs are given; at most ten epochs
+LARGE_TEXT_WORDS = 1_000_000   # with more words batches are larger, since each step updates larger tables
+NUM_PROBES = 24         # query words of the report, where none are given
 
 
 @recipe(
@@ -52,17 +52,16 @@ def word2vec(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """word2vec by negative sampling, skip-gram or CBOW, on any text: --data book.txt, tinyshakespeare, imdb.
+    """word2vec: skip-gram or CBOW with negative sampling.
 
-    max of log σ(u_oᵀ v_w) + k E log σ(−u_nᵀ v_w), o near w and n drawn from P(n) ∝ count^¾. Then `didact search
-    king --model RUN`
-    names the nearest words, "king - man + woman" in its place solves analogies, and `didact search QUERY FILE
-    --model RUN` finds lines.
+    max of log σ(u_oᵀ v_w) + k E log σ(−u_nᵀ v_w), o near w and n sampled from P(n) ∝ count^¾, on any text: --data
+    book.txt, tinyshakespeare, imdb. Then `didact search king --model RUN` names the nearest words, "king - man + woman"
+    in its place solves analogies, and `didact search QUERY FILE --model RUN` finds lines.
     """
     data = with_window(data, window=window, vocab_size=vocab_size)
     counts, context_size = _corpus_statistics(data)
     keep_probability = compute_keep_probability(counts, subsample)
-    # of the words that are not passed over
+    # of the words, after subsampling
     kept_share = float((counts * keep_probability).sum() / counts.sum().clamp(min=1)) or 1.0
     epochs = epochs or max(1, min(10, round(TARGET_WORDS / len(data.train))))
     batch_size = batch_size or (512 if len(data.train) < LARGE_TEXT_WORDS else 2048)
@@ -87,15 +86,17 @@ def word2vec(
 
 
 def _corpus_statistics(data: Data) -> tuple[Tensor, float]:
-    """How often each word stands in the training text, and how many a window finds; a run that is rebuilt holds
-    what followed from it."""
+    """Word counts of the training text and the expected number of context words per window.
+
+    A run that is rebuilt without data has their results in its state instead.
+    """
     if isinstance(data.train, ContextWindows):
         return data.train.count_words(len(data.feature_names) - 2), data.train.expected_context_size()
     return zeros(len(data.feature_names)), 1.0
 
 
 def _choose_probes(data: Data, words: tuple[str, ...]) -> list[int]:
-    """The numbers of the words to look at: those asked for, or else common ones that are not the most common."""
+    """Indices of the query words of the report: the given ones, or common ones, but not the most common."""
     word_to_index = {word: i for i, word in enumerate(data.feature_names)}
     if words:
         return [look_up("word in this text's vocabulary", word.lower(), word_to_index) for word in words]

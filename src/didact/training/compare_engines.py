@@ -132,7 +132,7 @@ def _difference_row(name: str, ours: Any, theirs: Tensor | None) -> dict[str, An
     assert theirs is not None
     a, b = np.asarray(ours), theirs.detach().numpy()
     difference = float(np.abs(a - b).max()) if a.size else 0.0
-    return {"what": name, "shape": list(a.shape), "largest": float(np.abs(b).max()) if b.size else 0.0,
+    return {"name": name, "shape": list(a.shape), "largest": float(np.abs(b).max()) if b.size else 0.0,
             "difference": difference if difference == difference else float("inf")}
 
 
@@ -158,7 +158,7 @@ def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: 
         analytic = gradients[name].data.reshape(-1)[indices]
         rows.append(
             {
-                "what": name,
+                "name": name,
                 "largest": float(np.abs(analytic).max()),
                 "difference": float(np.abs(analytic - numerical).max()),
             }

@@ -21,7 +21,7 @@ def test_graph_of_the_first_course_example(workdir, capsys):
 def test_gradcheck_compares_four_ways_to_differentiate(capsys):
     assert main(["gradcheck", "x*sin(y)+exp(x)/y", "x=2", "y=0.5", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["passed"] and set(result["rows"][0]) == {"what", "numerical", "symbolic", "forward", "reverse"}
+    assert result["passed"] and set(result["rows"][0]) == {"name", "numerical", "symbolic", "forward", "reverse"}
     assert main(["gradcheck", "scratch_mlp", "--num-samples", "2"]) == 0
     assert "largest difference" in capsys.readouterr().out
 

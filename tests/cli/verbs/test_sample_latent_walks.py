@@ -216,7 +216,7 @@ def test_sample_writes_walks_as_sheets_and_tables(run_cli):
         ("sample vae/latest --runs tables --classifier mlp/latest", "--classifier does not apply: "),
         (
             "train latent_diffusion --from {table}",
-            "learned from table, but 'digits' is images; begin with a run on images",
+            "learned from table, but 'digits' is images; start from a run on images",
         ),
         ("sample vae/latest --runs tables --class setosa", "this model is not class-conditional"),
     ],

@@ -1,4 +1,4 @@
-"""Public sets: where files are found, how they are checked, and that they hold what is published of them."""
+"""Public datasets: where files are found, how they are checked, and their published sizes."""
 
 import gzip
 import hashlib
@@ -39,7 +39,7 @@ def make_remote_file(content=CONTENT, name="some-file", url="http://127.0.0.1:1/
 
 @pytest.fixture
 def data_folders(tmp_path, monkeypatch):
-    """The set's own folder, the common one and the cache, all empty."""
+    """The dataset's own folder, the common one and the cache, all empty."""
     monkeypatch.setenv("DIDACT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -51,7 +51,7 @@ def data_folders(tmp_path, monkeypatch):
 
 @pytest.fixture
 def serve_file(tmp_path):
-    """serve(path, body) -> url, from a server of this machine; `claimed` is a Content-Length that may be a lie."""
+    """serve(path, body) -> url, from a server of this machine; `claimed` is a Content-Length that may be wrong."""
     bodies = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -84,7 +84,7 @@ def serve_file(tmp_path):
 
 def test_find_local_file_searches_in_documented_order(data_folders):
     file = make_remote_file()
-    for folder in reversed(data_folders):  # each found place beats the ones filled before it
+    for folder in reversed(data_folders):  # each folder comes before those filled earlier
         assert find_local_file("toy", file) != folder / "some-file.xz"
         (folder / "some-file.xz").write_bytes(lzma.compress(CONTENT))
         assert find_local_file("toy", file) == ensure_file("toy", file) == folder / "some-file.xz"

@@ -1,4 +1,4 @@
-"""Sets without files: scikit-learn's own and those made on the spot."""
+"""Datasets without files: scikit-learn's and synthetic ones."""
 
 import numpy as np
 import pytest

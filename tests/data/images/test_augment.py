@@ -97,7 +97,7 @@ def test_augmentations_vary_between_examples(name):
 
 
 def test_augmentation_variants_of_the_courses():
-    """Gaba 4.6 pads with zeros and leaves saturation, Gaba 3.10 turns and moves without scaling."""
+    """Gaba 4.6 pads with zeros and keeps saturation, Gaba 3.10 rotates and translates without scaling."""
     ones = {"x": torch.ones(50, 3, 16, 16)}
     assert (AUGMENTATIONS["crop_black"](4)(ones, make_generator())["x"] == 0).any()
     assert (AUGMENTATIONS["crop"](4)(ones, make_generator())["x"] == 1).all()
@@ -187,7 +187,7 @@ def test_warp_equals_scipy_affine_transform(shape):
     angle, scale, shear, right, down = radians(33), 1.3, 0.2, 1.7, -0.6
     t = torch.full((1, 1, 1, 1), angle)
     out = warp(x, t, scale=scale, shear=shear, right=right, down=down)
-    # scipy maps output (row, column) to input; rows point down, so counter-clockwise is clockwise in (x, y)
+    # scipy maps output (row, column) to input; rows point down, so counterclockwise is clockwise in (x, y)
     rotation = np.array([[cos(angle), sin(angle)], [-sin(angle), cos(angle)]])
     forward = scale * rotation @ np.array([[1, shear], [0, 1]])
     inverse = np.linalg.inv(forward)[::-1, ::-1]
@@ -260,7 +260,7 @@ def test_cutout_blackens_exactly_one_box(size, shape):
         side = line.shape[1]
         assert (line.int().diff(dim=1).abs().sum(1) <= 2).all()                  # ... without holes ...
         is_unclipped = ~line[:, 0] & ~line[:, -1]
-        # ... of the size asked, unless clipped
+        # ... of the given size, unless clipped
         assert (line[is_unclipped].sum(1) == size).all()
         assert (line.sum(1) >= min(size // 2, side)).all()
 
@@ -296,7 +296,7 @@ def test_sample_beta_of_a_tiny_alpha_is_a_coin():
 @pytest.mark.parametrize("shape", [*SHAPES, (7, 13)])            # a table can be mixed too
 def test_mixup_images_match_their_labels(shape):
     n = shape[0]
-    b = {"x": make_images(shape), "y": torch.arange(n)}  # every sample a class of its own: labels name the partner
+    b = {"x": make_images(shape), "y": torch.arange(n)}  # every example a class of its own: labels name the partner
     out = Mixup(alpha=1.0, num_classes=n)(b, make_generator())
     y = out["y"]
     assert y.shape == (n, n)
@@ -326,7 +326,7 @@ def test_mixup_and_cutmix_mix_numeric_targets(augment):
     b = {"x": make_images((6, 1, 8, 8)), "y": torch.tensor([0, 1, 0, 1, 1, 0])}
     one_output = augment(1.0, 1)(b, make_generator())["y"]
     two_outputs = augment(1.0, 2)(b, make_generator())["y"]
-    assert_same(two_outputs[:, 1], one_output, atol=1e-6)                        # one output: the chance of class 1
+    assert_same(two_outputs[:, 1], one_output, atol=1e-6)                        # one output: the probability of class 1
     numeric_targets = augment(1.0, 0)({**b, "y": b["y"].float()}, make_generator())["y"]
     assert_same(numeric_targets, one_output, atol=0)
     chained_targets = compose(augment(1.0, 2), augment(1.0, 2))(b, make_generator())["y"]
@@ -365,7 +365,7 @@ def test_cuda_graph_captures_every_augmentation(name):
     graph.register_generator_state(g)
     with torch.cuda.graph(graph):
         out = augment(b, g)
-    for expected in eager:                                       # the replays draw on, and draw the same
+    for expected in eager:                                       # replays continue the random stream, and sample the same
         graph.replay()
         assert_same(out["x"], expected["x"], atol=1e-6)
         assert_same(out["y"], expected["y"], atol=1e-6)

@@ -1,4 +1,4 @@
-"""What moves the pixels moves the boxes: seen on images that are white where their box is."""
+"""Augmentation of images with boxes, on images that are white inside their box."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ HEIGHT, WIDTH = 48, 80
 
 
 def make_batch(n=64, seed=0):
-    """One white box on black, and a second row that fills up."""
+    """One white box on black, and a second row of padding."""
     g = torch.Generator().manual_seed(seed)
     low = torch.rand(n, 2, generator=g) * 0.6
     high = low + 0.15 + 0.2 * torch.rand(n, 2, generator=g)
@@ -29,7 +29,7 @@ def make_batch(n=64, seed=0):
 
 
 def find_white_box(x):
-    rows, columns = (x[0] > 0.75).nonzero().float().unbind(1)  # of white on grey, half covered is 0.75
+    rows, columns = (x[0] > 0.75).nonzero().float().unbind(1)  # of white on gray, half covered is 0.75
     return torch.stack(
         [columns.min() / WIDTH, rows.min() / HEIGHT, (columns.max() + 1) / WIDTH, (rows.max() + 1) / HEIGHT]
     )
@@ -65,13 +65,13 @@ def test_box_flip_by_hand_and_twice():
 def test_clip_boxes_drops_boxes_below_min_visible():
     box = torch.tensor([[[-0.5, 0.2, 0.5, 0.4], [-0.7, 0.2, 0.3, 0.4], [1.2, 0.1, 1.4, 0.3], [0.1, 0.1, 0.2, 0.2]]])
     clipped_boxes, y = clip_boxes(box, torch.tensor([[0, 1, 2, -1]]), min_visible=0.4)
-    assert y.tolist() == [[0, -1, -1, -1]]                              # half is enough, three tenths are not
+    assert y.tolist() == [[0, -1, -1, -1]]                              # half is visible enough, three tenths are not
     assert_close(clipped_boxes[0, 0], torch.tensor([0.0, 0.2, 0.5, 0.4]))
     assert (clipped_boxes[0, 1:] == 0).all()
 
 
 def test_box_zoom_by_hand():
-    """Twice as large about the centre: x = 2 (q - 1/2) + 1/2; half as large leaves a border of grey."""
+    """Twice as large about the center: x = 2 (q - 1/2) + 1/2; half as large leaves a gray border."""
     inputs = {
         "x": torch.ones(1, 1, 8, 8),
         "box": torch.tensor([[[0.375, 0.25, 0.625, 0.5]]]),

@@ -8,7 +8,7 @@ from didact.errors import UsageError
 
 
 def make_batch():
-    """Each pixel's colour says which class it has, so that a mask that went elsewhere is seen."""
+    """Each pixel's color is its class, so that a misaligned mask is noticed."""
     torch.manual_seed(0)
     y = torch.randint(0, 200, (16, 6, 10), dtype=torch.uint8)
     return {"x": (y[:, None] / 255).expand(-1, 3, -1, -1).contiguous(), "y": y, "row": torch.arange(16)}
@@ -30,7 +30,7 @@ def test_mask_transform_moves_image_and_mask_alike(transform):
 
 
 def test_mask_zoom_reads_image_and_mask_at_the_same_position():
-    """Pixel p of the outcome is q = (p - c - t) / s + c of the image, here looked up by hand."""
+    """Pixel p of the result is q = (p - c - t) / s + c of the image, here computed by hand."""
     blocks = torch.randint(0, 9, (16, 4, 6), generator=torch.Generator().manual_seed(0))
     y = blocks.repeat_interleave(4, 1).repeat_interleave(4, 2).byte()                        # (16, 16, 24)
     batch = {"x": y[:, None].expand(-1, 3, -1, -1) / 255, "y": y}

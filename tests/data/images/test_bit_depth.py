@@ -1,4 +1,4 @@
-"""Images of more than 8 bits: one range for a set, found in its training files and kept for new ones."""
+"""Images of more than 8 bits: one range for a dataset, of its training files, also for new files."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def write_image(path, values, kind):
 
 
 def make_gradient(i, n, low, high):
-    """Image i of n: values all over the range, brighter from file to file."""
+    """Image i of n: values over the whole range, brighter from file to file."""
     return np.linspace(low, low + (high - low) * (i + 1) / n, 64).reshape(8, 8)
 
 
@@ -38,7 +38,7 @@ def write_image_folder(root, suffix, low, high, n=12):
 
 
 def concat_stored_pixels(data):
-    """What is stored of each file, in the order of the files' names."""
+    """The stored pixels of each file, in the order of the names."""
     order = torch.cat([data.indices[part] for part in SPLITS]).argsort()
     return torch.cat([data.split(part).columns["x"] for part in SPLITS])[order]
 
@@ -145,7 +145,7 @@ def test_masks_and_boxes_read_deep_images_too(tmp_path):
 
 
 def load_generated_images(root, sample_pixels, kind, suffix="tiff", n=40, side=32):
-    """n images of what draw(rng, i) gives, all in training but for a few."""
+    """n images of draw(rng, i), nearly all in training."""
     for i in range(n):
         write_image(
             root / "ab"[i % 2] / f"{i:02}.{suffix}",

@@ -1,4 +1,4 @@
-"""Boxes of one's own, of BCCD and of the made set; what is wrong with them is told in one line."""
+"""Bounding boxes of folders, of BCCD and synthetic; mistakes are refused in one line."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def write_image(path, box=None, size=(WIDTH, HEIGHT)):
 
 
 def box_of_image(i):
-    """Whole pixels, so that white is where the box says."""
+    """Whole pixels, so that the white area is the box."""
     return (3 * i, 2 * i, 3 * i + 20, 2 * i + 15)
 
 
@@ -62,7 +62,7 @@ def write_coco(root, n=10, images="images", name="annotations.json"):
 
 
 def edit_coco(root, **edits):
-    """The COCO file again with some lists changed by functions of the old ones."""
+    """The COCO file with some lists changed by functions."""
     content = json.loads((root / "annotations.json").read_text())
     for name, edit in edits.items():
         content[name] = edit(content[name])
@@ -304,7 +304,7 @@ def test_detection_shapes_have_exact_boxes():
     data = load("scatter")
     assert (data.kind, data.task, data.shape) == ("boxes", "detection", (3, 64, 64))
     assert [len(data.split(s)) for s in SPLITS] == [1440, 160, 400]
-    assert data.fingerprint == load("scatter", seed=1).fingerprint                 # the seed splits, it does not draw
+    assert data.fingerprint == load("scatter", seed=1).fingerprint                 # the seed is that of the split
     for part in SPLITS:
         y, box = data.split(part).columns["y"], data.split(part).columns["box"]
         assert ((y >= 0).sum(1) >= 1).all() and (box[y < 0] == 0).all() and box.min() >= 0 and box.max() <= 1
@@ -315,7 +315,7 @@ def test_detection_shapes_have_exact_boxes():
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_bounding_box_touches_its_shape_on_all_sides(kind):
-    """The pixels whose centres lie inside, from `distance`, against corners in closed form: less than a pixel apart."""
+    """The pixels whose centers are inside, by `signed_distance`, against corners in closed form: less than a pixel apart."""
     rng = np.random.default_rng(0)
     n = 50
     across, down, radius, angle = (rng.uniform(a, b, n) for a, b in ((20, 44), (20, 44), (7, 15), (0, 2 * np.pi)))
@@ -327,9 +327,9 @@ def test_bounding_box_touches_its_shape_on_all_sides(kind):
     for b, shape in zip(box, inside_masks, strict=True):
         rows, columns = np.nonzero(shape)
         pixel_bounds = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
-        # a sharp corner holds no pixel's centre
+        # a sharp corner holds no pixel's center
         assert (abs(b - pixel_bounds) < (1.0 if kind == 0 else 2.0)).all()
-        # and no pixel's centre lies outside
+        # and no pixel's center is outside
         assert (b[:2] <= pixel_bounds[:2] + 0.5).all() and (b[2:] >= pixel_bounds[2:] - 0.5).all()
 
 

@@ -15,7 +15,7 @@ from helpers.public_data import has_public_data
 
 
 def write_pair(root, name, values, *, image="jpg", mask="png", size=None):
-    """An image whose red says the class, and its mask."""
+    """An image whose red is the class, and its mask."""
     for subfolder in ("images", "masks"):
         (root / subfolder).mkdir(parents=True, exist_ok=True)
     values = np.asarray(values, np.uint8)
@@ -71,7 +71,7 @@ def test_mask_class_names_default_and_from_classes_txt(tmp_path):
     ((0, 128, 255), False, ("0", "128", "255"), False), ((1, 2, 255), False, ("1", "2", "255"), False),
 ])
 def test_mask_value_255_beside_classes_is_ignored(tmp_path, values, has_names, class_names, has_ignored):
-    """As VOC marks what is uncertain; alone beside 0, or beside shades, it is a class."""
+    """VOC's void; with 0 alone, or with shades, it is a class."""
     write_pairs(tmp_path, n=12, classes=values)
     if has_names:
         (tmp_path / "classes.txt").write_text("sky\nroad\n")
@@ -85,7 +85,7 @@ def test_mask_value_255_beside_classes_is_ignored(tmp_path, values, has_names, c
 
 
 def test_lossless_jpeg_is_read_as_a_mask(tmp_path):
-    """Squares of 8 × 8, as JPEG cuts an image: their value comes back as it was."""
+    """Squares of 8 × 8, JPEG's blocks: their values are exact."""
     write_pairs(tmp_path, classes=(0, 255))
     for file in (tmp_path / "masks").iterdir():
         Image.open(file).save(file.with_suffix(".jpg"), quality=100)
@@ -99,7 +99,7 @@ def move_into_splits(root, layout, split_names):
         for subfolder in ("images", "masks") if split_name else ():
             to = root / (f"{subfolder}/{split_name}" if layout == "inside" else f"{split_name}/{subfolder}")
             to.mkdir(parents=True, exist_ok=True)
-            # names may come again in another split
+            # names may repeat in another split
             (root / subfolder / f"{i:02}.png").rename(to / f"{i % 3}.png")
     if layout == "around":
         for subfolder in ("images", "masks"):
@@ -285,9 +285,9 @@ def test_image_rotated_by_exif_matches_its_mask(tmp_path):
     write_pairs(tmp_path)
     mask = np.zeros((24, 16), np.uint8)
     mask[:12] = 1
-    image = Image.fromarray(np.stack([np.rot90(mask) * 50] * 3, -1))                # lies on its side, 24 × 16 …
+    image = Image.fromarray(np.stack([np.rot90(mask) * 50] * 3, -1))                # stored on its side, 24 × 16 …
     exif = image.getexif()
-    # … and says so: turn by a quarter, clockwise
+    # … with the EXIF orientation of a clockwise quarter turn
     exif[0x0112] = 6
     image.save(tmp_path / "images" / "99.jpg", exif=exif, quality=100)
     Image.fromarray(mask).save(tmp_path / "masks" / "99.png")
@@ -318,7 +318,7 @@ def test_images_of_every_mode_and_size_have_masks(tmp_path, name, mode, size):
     image.save(tmp_path / "images" / name, **save_options)
     Image.new("L", size, 2).save(tmp_path / "masks" / f"{name[:-4]}.png")
     data = load(str(tmp_path))
-    row = {p: (data.indices[p] == 10).nonzero() for p in SPLITS}                     # letters come behind digits
+    row = {p: (data.indices[p] == 10).nonzero() for p in SPLITS}                     # letters come after digits
     part = next(p for p in SPLITS if len(row[p]))
     batch = data.split(part).batch(row[part][0])
     assert data.shape == (3, 16, 16) and (batch["y"] == 2).all()
@@ -346,14 +346,14 @@ def test_segmentation_shapes_have_known_splits_and_counts():
     assert [len(data.split(s)) for s in SPLITS] == [900, 100, 200]
     assert data.indices["test"].tolist() == list(range(1000, 1200))
     assert all(count > 10_000 for part in SPLITS for count in data.class_counts[part])
-    assert data.fingerprint == load("shapes", seed=1).fingerprint                  # the seed splits, it does not draw
+    assert data.fingerprint == load("shapes", seed=1).fingerprint                  # the seed is that of the split
     assert data.duplicates == {"validation": 0, "test": 0}
 
 
 @pytest.mark.parametrize(("kind", "area"), [(0, np.pi), (1, 1.7**2), (2, 0.6**2 * 3 * 3**0.5)])
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.0])
 def test_signed_distance_gives_the_area_of_shapes(kind, area, angle):
-    """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
+    """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, at any rotation."""
     make_array = lambda value: np.array([value])  # noqa: E731
     distances = signed_distance(
         make_array(kind), make_array(24.0), make_array(24.0), make_array(14.0), make_array(angle), 48
@@ -368,7 +368,7 @@ def test_pennfudan_has_its_published_splits():
     assert data.shape == (3, 192, 192) and data.class_names == ("street", "pedestrian")
     assert [len(data.split(s)) for s in SPLITS] == [120, 16, 34]
     assert data.indices["test"].tolist() == [*range(59, 74), *range(74 + 77, 170)]
-    # boxes of standing people, a fifth of the pictures
+    # bounding boxes of standing people, a fifth of the area
     assert 0.1 < data.class_counts["test"][1] / sum(data.class_counts["test"]) < 0.3
 
 
@@ -379,7 +379,7 @@ def write_zip(path, files):
 
 
 def test_pennfudan_zip_of_the_home_page_is_read(tmp_path, monkeypatch):
-    """PennFudanPed.zip, put there by hand: photographs are PNG in folders of their own."""
+    """PennFudanPed.zip of the home page: photographs are PNG in folders of their own."""
     monkeypatch.setenv("DIDACT_DATA", str(tmp_path))
     (tmp_path / "pennfudan").mkdir()
     photo, mask = io.BytesIO(), io.BytesIO()

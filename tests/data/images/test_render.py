@@ -31,7 +31,7 @@ def test_overlay_mask_blends_the_palette():
     assert torch.equal(overlay[:, :2, :3], x[:, :2, :3]) and torch.equal(overlay[:, 2:, 3:], x[:, 2:, 3:])
     torch.testing.assert_close(overlay[:, 0, 3], 0.75 * x[:, 0, 3] + 0.25 * make_palette(3)[1])
     torch.testing.assert_close(overlay[:, 3, 2], 0.75 * x[:, 3, 2] + 0.25 * make_palette(3)[2])
-    assert overlay_mask(torch.rand(1, 4, 6), mask, 3).shape == (3, 4, 6)        # grey images are coloured too
+    assert overlay_mask(torch.rand(1, 4, 6), mask, 3).shape == (3, 4, 6)        # gray images become RGB
 
 
 def test_colorize_mask_paints_ignored_pixels_pale():
@@ -40,7 +40,7 @@ def test_colorize_mask_paints_ignored_pixels_pale():
 
 
 def find_class_color(image, k, classes):
-    """Where a picture has the colour of a class of boxes."""
+    """Where an image has the color of a class of boxes."""
     return ((image - make_palette(classes + 1)[k + 1][:, None, None]).abs() < 1 / 255).all(0)
 
 
@@ -52,7 +52,7 @@ def test_draw_boxes_frames_each_box():
     frame = find_class_color(image, 1, 2)
     assert frame[40:42, 40:200].all() and frame[40:160, 40:42].all() and frame[40:160, 198:200].all()
     assert not frame[43:157, 43:197].any() and not frame[162:].any() and not frame[:, 201:].any()
-    # what lies outside the image is cut off
+    # clipped to the image
     assert find_class_color(image, 0, 2)[100, 210:390].all()
 
 

@@ -60,10 +60,10 @@ def test_read_csv_skips_blank_lines_but_not_empty_quotes(tmp_path):
         (["2,471", "1,234,567"], ["2471", "1234567"], "2,471 is read as 2471"),
         (["2,471", "1,027"], ["2.471", "1.027"], "2,471 is read as 2.471; if they are thousands"),  # either way
         (["2,471", "1027"], ["2.471", "1027"], "2,471 is read as 2.471; if they are thousands"),
-        # no thousands begin with a nought
+        # no thousands begin with a zero
         (["2,471", "0,891", "12"], ["2.471", "0.891", "12"], ""),
         (["30835,488", "2,471"], ["30835.488", "2.471"], ""),
-        # most are no numbers
+        # most are not numbers
         (["yes, 2", "no, 1", "2,5"], ["yes, 2", "no, 1", "2,5"], ""),
     ],
 )
@@ -85,7 +85,7 @@ def test_read_csv_and_parse_row_agree_on_missing_values(tmp_path):
     )
     assert frame.a.isna().tolist() == [True] * 2 * len(missing_words) + [False, False]
     pandas_frame = pd.read_csv(tmp_path / "t.csv", na_values="?")
-    assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()           # what others take for missing is
+    assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()           # what pandas takes for missing is missing
     for word in missing_words:
         assert parse_row(f"a={word},b=k") == parse_row(f'{{"a": "{word}", "b": "k"}}') == {"a": None, "b": "k"}
     assert parse_row("a=none,b=-") == {"a": "none", "b": "-"}
@@ -102,7 +102,7 @@ def write_numbers(folder, cells, end="\n"):
     [repr(v) for v in np.random.default_rng(0).normal(size=300) * 10.0 ** np.arange(-150, 150)],
     [str(v) for v in range(-150, 150)],
     ["1.5", "", " 2 ", "+3", ".5", "5.", "NA", "-0.25e3", "?", "nan", str(2**53)] * 20,
-    ["1.5"] * 150 + ["n.v.t."] + ["2.5"] * 150,               # a word behind the rows that are looked at first
+    ["1.5"] * 150 + ["n.v.t."] + ["2.5"] * 150,               # a word after the sampled rows
     ["1.5", "NA ", "-inf", "1e999", "2,5", "True", "1_0", str(2**53 + 1), str(2**64 + 1)],
     ["17", str(10**17 + 1), ""] * 40,
 ])

@@ -1,5 +1,4 @@
-"""Numbers far from zero and near each other: what single precision would round away is kept, and comes out in its
-own units."""
+"""Offsets of numbers far from zero and near each other: no precision is lost, and outputs are in the original units."""
 
 import csv
 import json
@@ -191,7 +190,7 @@ def test_run_without_offsets_is_evaluated_and_resumed_unchanged(tmp_path, monkey
 
 
 def without_offsets(run):
-    """The run as an older didact wrote it: no word of shifts."""
+    """The run as an older didact wrote it, without offsets."""
     facts = json.loads((run.folder / "run.json").read_text())
     del facts["data"]["target_offset"]
     assert "shift" not in json.dumps(facts["data"]["encoder"])

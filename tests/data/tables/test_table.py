@@ -25,7 +25,7 @@ def write_file(folder, text, name="t.csv"):
 
 
 def make_mixed_frame(n=60, seed=0):
-    """Numbers with gaps, categories with gaps, two classes."""
+    """Numbers and categories with missing values, two classes."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({
         "age": rng.integers(18, 90, n).astype(float),
@@ -89,7 +89,7 @@ def test_categorical_column_encodes_rare_unseen_and_missing_values():
 
 
 def write_houses(folder, bad_cells=(), name="houses.csv", n=200):
-    """Areas with decimal commas; `spoilt` cells stand in the first rows."""
+    """Areas with decimal commas; `bad_cells` are in the first rows."""
     areas = [*bad_cells, *(f"{20 + i},{i % 100:02}" for i in range(len(bad_cells), n))]
     return write_file(
         folder, "area;town;price\n" + "".join(f"{a};{'uvw'[i % 3]};{3 * i},5\n" for i, a in enumerate(areas)), name
@@ -133,7 +133,7 @@ def test_new_rows_are_read_with_the_comma_meaning_of_training(tmp_path):
         == decimal_encoder.read(["area=120.5,town=u"])[1]["x"][0, 0]
         == 120.5
     )
-    # as runs kept it before commas had a meaning
+    # as in runs of versions without comma meanings
     old_spec = {"name": "area", "median": 1.0, "missing": False}
     assert TableEncoder.from_spec({"target": "y", "columns": [old_spec]}).columns == (NumericColumn("area", 1.0),)
 
@@ -145,7 +145,7 @@ def test_rare_words_in_an_integer_column_are_missing_values(tmp_path):
     data = load_table(path)
     assert data.feature_names == ("rooms", "rooms missing")
     assert any("'rooms' holds 3 cells not read as a number, first 'n.v.t.' in line 7" in note for note in data.notes)
-    assert read_target(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")  # of a target they are a class
+    assert read_target(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")  # in a target they are a class
     assert isinstance(
         TableEncoder.from_frame(pd.DataFrame({"a": ["1", "2", "x", "y"] * 20, "y": 0}), "y")[0].columns[0],
         CategoricalColumn,
@@ -157,7 +157,7 @@ def test_numeric_categories_are_compared_as_numbers():
     assert column.encode(pd.Series(["3.0", "03", "3.5", "N.V.T.", 1, 1.0])).argmax(1).tolist() == [1, 1, 0, 2, 0, 0]
     assert column.encode(pd.Series(["3.5"])).sum() == 0
     codes = CategoricalColumn("code", ("3", "3.0")).encode(pd.Series(["3", "3.0"]))
-    assert codes.tolist() == [[1, 0], [0, 1]]                                     # a name that is known stays itself
+    assert codes.tolist() == [[1, 0], [0, 1]]                                     # a known name stays
 
 
 @pytest.mark.parametrize("word", ["None", "NA", "null"])
@@ -252,7 +252,7 @@ def test_unusable_columns_are_dropped_with_a_note(tmp_path):
     ([0.5, 1.5, 2.5] * 10, "regression", ()),
     (list(range(21)) * 30, "regression", ()),
     (list(range(20)) * 30, "multiclass", tuple(map(str, range(20)))),
-    (list(range(10)) * 3, "regression", ()),           # ten values in thirty rows: not few
+    (list(range(10)) * 3, "regression", ()),           # ten values in thirty rows are too many
     ([0, 1, 2] * 30 + [7], "regression", ()),          # one row is too few for a class
 ])
 def test_read_target_infers_the_task(values, task, labels):
@@ -314,7 +314,7 @@ def test_table_without_a_usable_target_is_loaded_without_it(tmp_path, case):
     reloaded_data = load_table(tmp_path / "t.csv", target="", indices=data.indices)
     assert reloaded_data.fingerprint == data.fingerprint
     with pytest.raises(UsageError, match=message):
-        # who names one is told what is wrong with it
+        # a named target is refused with the reason
         load_table(tmp_path / "t.csv", target="y")
 
 

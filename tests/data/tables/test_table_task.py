@@ -1,4 +1,4 @@
-"""Classes or a number: what the rows suggest, and what a person says instead."""
+"""Classification or regression: inferred from the rows, or given with --task."""
 
 import pandas as pd
 import pytest
@@ -61,7 +61,7 @@ def test_read_target_reads_many_numbers_as_classes():
     assert decimal_target.class_names == ("0.1234567", "0.1234568", "1.5")
     mixed_frame = pd.DataFrame({"y": [str(k) for k in range(25) for _ in range(8)] + ["?!"] * 4})
     assert "?!" in read_target(mixed_frame, "y", "classes").class_names
-    # of the 7 there is but one
+    # there is only one 7
     assert "--task" not in read_target(pd.DataFrame({"y": [0, 1, 2] * 30 + [7]}), "y").note
     assert "--task" not in read_target(pd.DataFrame({"y": ["a", "b"] * 9}), "y").note
 

@@ -1,4 +1,4 @@
-"""What is said of rows that a model never learned to read."""
+"""Notes on values unseen in training."""
 
 from pathlib import Path
 

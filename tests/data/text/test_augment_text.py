@@ -1,4 +1,4 @@
-"""Changes to token batches: what must stay stays, shares are as told, padding stays behind."""
+"""Augmentation of token batches: fixed tokens stay, probabilities are as given, padding stays behind."""
 
 from collections import Counter
 

@@ -80,7 +80,7 @@ def test_long_token_stream_is_memory_mapped(tmp_path, monkeypatch):
         and mapped_data.fingerprint == plain_data.fingerprint
     )
     file.write_bytes(b"short")
-    # a damaged one is made anew
+    # a damaged one is written anew
     assert torch.equal(build_language_modeling_data("made", TEXT).train.stream, plain_data.train.stream)
 
 
@@ -193,7 +193,7 @@ def test_long_text_encoded_in_pieces_equals_the_full_text(kind, tmp_path, monkey
         and len(progress_calls) > 10
         and progress_calls[-1] == (f"made in {kind}", len(text), len(text))
     )
-    monkeypatch.setattr(language_modeling, "fit_tokenizer", None)             # nothing is learned again
+    monkeypatch.setattr(language_modeling, "fit_tokenizer", None)             # no tokenizer is learned again
     cached_data = build_language_modeling_data("made", text, kind=kind, context_length=16, vocab_size=300)
     assert torch.equal(cached_data.train.stream, full_data.train.stream) and cached_data.encoder == full_data.encoder
 

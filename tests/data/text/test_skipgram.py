@@ -1,4 +1,4 @@
-"""Words and those around them: windows by hand, frequent words passed over as often as they should be."""
+"""Skip-gram: windows by hand, and subsampling of frequent words."""
 
 import pytest
 import torch

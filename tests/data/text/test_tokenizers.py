@@ -1,4 +1,4 @@
-"""Tokenizers: our byte pairs against the library's, worked examples, and every text read back."""
+"""Tokenizers: our BPE against the library's, worked examples, and texts decoded again."""
 
 import json
 from unicodedata import category
@@ -61,7 +61,7 @@ def test_word_tokenizer_keeps_common_words_and_splits_punctuation():
 
 
 def test_train_bpe_on_the_example_of_sennrich():
-    """Sennrich et al. 2016: low, lower, newest, widest. e s, es t, then the ties that are known earliest."""
+    """Sennrich et al. 2016: low, lower, newest, widest. e s, es t, then the ties whose symbols are known earliest."""
     merges = ["".join(pair) for pair in bpe.train_bpe(EXAMPLE_TEXT, 3)]
     assert merges[0] == "es" and "est" in merges[:3]
 
@@ -97,7 +97,7 @@ def test_train_bpe_equals_the_tokenizers_library(text):
 
 
 def test_pretokenize_equals_the_tokenizers_library_for_every_character():
-    """Beside a letter, a digit, a sign and a space: ², ½ and Ⅷ are numbers, \x1c is no space."""
+    """Next to a letter, a digit, a punctuation mark and a space: ², ½ and Ⅷ are numbers, \x1c is no space."""
     pre_tokenizer = pytest.importorskip("tokenizers").pre_tokenizers.ByteLevel(add_prefix_space=False)
     for block in range(0, 0x20000, 512):
         characters = [c for c in map(chr, range(block, block + 512)) if category(c) not in ("Cn", "Co", "Cs")]

@@ -1,4 +1,4 @@
-"""Tokenizers whose description is damaged: made again, or refused in one line."""
+"""Tokenizers from damaged specs: rebuilt, or refused in one line."""
 
 import json
 from random import Random

@@ -43,12 +43,12 @@ def command(arguments: tuple[str, ...]) -> None:
 
 
 def _show(comparison: dict[str, Any]) -> None:
-    width = max(len(row["what"]) for row in comparison["rows"])
+    width = max(len(row["name"]) for row in comparison["rows"])
     echo(
         f"{comparison['recipe']} in {comparison['dtype']}, {comparison['steps']} steps of {comparison['optimizer']}\n"
     )
     echo(f"{'':<{width}}  {'shape':<14} {'largest':>10} {'difference':>11}")
     for row in comparison["rows"]:
         shape = "×".join(map(str, row["shape"])) or "scalar"
-        echo(f"{row['what']:<{width}}  {shape:<14} {row['largest']:>10.3g} {row['difference']:>11.1e}")
+        echo(f"{row['name']:<{width}}  {shape:<14} {row['largest']:>10.3g} {row['difference']:>11.1e}")
     echo(f"\nlargest difference {comparison['max_difference']:.1e} (tolerance {comparison['tolerance']:.0e})")

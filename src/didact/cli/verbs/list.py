@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from didact.cli.options import JSON_OPTION, format_duration, format_metric, print_result
-from didact.cli.terminal import echo
+from didact.cli.terminal import echo, wrap_items
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
     from didact.run import Run
+
+
+LINE_WIDTH = 100
+NAME_WIDTH = 21   # of the longest name of a recipe
 
 
 @click.command("list")
@@ -45,9 +49,10 @@ def _list_recipes(as_json: bool) -> None:
             echo(chapter, bold=True)
             for row in rows:
                 if row["chapter"] == chapter:
-                    echo(f"  {row['name']:<22} {row['summary']}")
-                    abilities_text = f"{', '.join(row['abilities'])}; " if row["abilities"] else ""
-                    echo(f"  {'':<22} {abilities_text}{', '.join(row['sources'])}", dim=True)
+                    echo(f"  {row['name']:<{NAME_WIDTH}} {row['summary']}")
+                    indent = " " * (NAME_WIDTH + 3)
+                    for line in wrap_items(row["abilities"], row["sources"], width=LINE_WIDTH - len(indent)):
+                        echo(indent + line, dim=True)
         echo("\n`didact show RECIPE` says more; `didact list --data` lists the datasets.")
 
     print_result(rows, as_json, show)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from didact.cli.options import parse_options, print_result
-from didact.cli.terminal import echo
+from didact.cli.terminal import echo, wrap_items
 
 
 @click.command("show", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -42,8 +42,10 @@ def _show(description: dict[str, Any]) -> None:
     for paragraph in description["about"].split("\n\n"):
         print_wrapped(paragraph)
         echo()
-    abilities = f"; abilities {', '.join(description['abilities'])}" if description["abilities"] else ""
-    print_wrapped(f"chapter {description['chapter']}; sources {', '.join(description['sources'])}{abilities}")
+    echo(f"chapter    {description['chapter']}")
+    for label in ("sources", "abilities"):
+        if lines := wrap_items(description[label], width=TEXT_WIDTH - 11):
+            echo(f"{label:<11}" + f"\n{'':<11}".join(lines))
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("option", no_wrap=True)
     table.add_column("default", max_width=16, overflow="fold")

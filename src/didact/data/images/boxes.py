@@ -77,7 +77,7 @@ class BoxEncoder(ImageEncoder):
 def bccd(seed: int = 0) -> Data:
     """364 photographs of blood of 320 x 240 pixels with 4,886 boxes around red cells, white cells and platelets.
 
-    The split is the set's own. Two of its boxes have no area and are left out.
+    The split is the dataset's own. Two of its boxes have no area and are left out.
     """
     photographs, images = read_bccd_files()
     encoder = BoxEncoder((3, BCCD_IMAGE_SIZE[1] // 2, BCCD_IMAGE_SIZE[0] // 2))
@@ -196,7 +196,7 @@ def load_detection_folder(
 ) -> Data:
     """A folder of images with bounding boxes as Data: in memory where it fits, else read during training.
 
-    `run_data`: what a run kept of these data.
+    `run_data`: the data of a run that is loaded again.
     """
     check_size(size)
     tree = FolderTree.of(root)

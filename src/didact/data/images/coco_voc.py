@@ -84,7 +84,7 @@ def read_annotations(tree: FolderTree) -> tuple[list[AnnotatedImage], list[str]]
     duplicates = sorted(name for name, count in names.items() if count > 1)
     if duplicates:
         raise UsageError(f"annotated twice: {summarize_list(duplicates)}; keep one annotation of each")
-    if "train" not in {a.split for a in images}:          # COCO's instances_val2017.json alone: a set without splits
+    if "train" not in {a.split for a in images}:          # COCO's instances_val2017.json alone: no splits
         images = [AnnotatedImage(a.file, a.boxes, a.size) for a in images]
     summary = (
         f"{len(files)} VOC .xml files"

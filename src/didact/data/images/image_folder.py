@@ -268,7 +268,7 @@ def load_image_folder(
 ) -> Data:
     """An image folder as Data: in memory where it fits, else read during training.
 
-    `allow_unlabeled`: labels are not needed. `run_data`: what a run kept of these data.
+    `allow_unlabeled`: labels are not needed. `run_data`: the data of a run that is loaded again.
     """
     check_size(size)
     tree = FolderTree.of(root)

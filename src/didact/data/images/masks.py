@@ -161,7 +161,7 @@ def load_segmentation_folder(
 ) -> Data:
     """A folder of images with masks as Data: in memory where it fits, else read during training.
 
-    `run_data`: what a run kept of these data.
+    `run_data`: the data of a run that is loaded again.
     """
     check_size(size)
     tree = FolderTree.of(root)

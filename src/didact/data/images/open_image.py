@@ -26,7 +26,7 @@ class ImageHeader(NamedTuple):
 @contextmanager
 def open_image(path: Any, content: bytes | None = None) -> Iterator[Any]:
     """The file as Pillow's image, from its bytes where they are at hand; any error inside the block is the file's
-    fault, said in one line."""
+    fault, reported in one line."""
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -34,7 +34,7 @@ def open_image(path: Any, content: bytes | None = None) -> Iterator[Any]:
         try:
             with Image.open(path if content is None else BytesIO(content)) as image:
                 yield image
-        except UsageError:                      # it can be read, but is not what was asked for
+        except UsageError:                      # it can be read, but is not what is expected
             raise
         # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
         except Exception as error:
@@ -50,7 +50,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_header(path: str) -> ImageHeader:
-    """Size and mode of an image. Of a PNG, this reads the whole file: its metadata may stand at the end."""
+    """Size and mode of an image. Of a PNG, this reads the whole file: its metadata may be at the end."""
     with open_image(path) as image:
         width, height = image.size
         is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS

@@ -55,7 +55,7 @@ def load_table(
 
     Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note
     says why: enough for a model of the joint distribution; a recipe that needs a target refuses in those words.
-    `run_data`: what a run kept of these data.
+    `run_data`: the data of a run that is loaded again.
     """
     frame = read_csv(path, min_columns=1, text_columns=target_columns(target))
     name, offsets = dataset_name(path), get_stored_offsets(run_data)

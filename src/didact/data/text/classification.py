@@ -171,7 +171,7 @@ def load_text_table(
 ) -> Data:
     """A CSV file with a column of texts as Data. The vocabulary is that of the training texts.
 
-    `run_data`: what a run kept of these data.
+    `run_data`: the data of a run that is loaded again.
     """
     # without a target it is the last column, or the one before if that holds the texts
     text_columns = {text, *({-1, -2} if target is None else target_columns(target))}
