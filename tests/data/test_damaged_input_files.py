@@ -71,8 +71,7 @@ FORMATS = {
 
 
 def corrupt_bytes(random, raw, max_changes=4):
-    """The same bytes with a few of them changed, lost, doubled or replaced by lengths that cannot be; most of them
-    near the start."""
+    """The same bytes with a few changed, deleted, doubled or replaced by impossible lengths, mostly near the start."""
     result = bytearray(raw)
     for _ in range(random.randint(1, max_changes)):
         position = random.randrange(min(len(result), random.choice((64, len(result))))) if result else 0

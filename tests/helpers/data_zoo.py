@@ -1,4 +1,4 @@
-"""A folder with small data of every kind, sound and spoilt, and small runs, whole and damaged."""
+"""A folder with small data of every kind, sound and damaged, and small runs, sound and damaged."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ TABLE_FILES = {
 
 
 def build_zoo(folder: Path) -> None:
-    """Everything, below the current folder, which is `where`."""
+    """Everything, below `folder`, which is the current one."""
     write_tables(folder)
     write_image_folders(folder)
     train_runs(folder)
@@ -74,7 +74,7 @@ def build_zoo(folder: Path) -> None:
 
 
 def write_tables(folder: Path) -> None:
-    """Files that should be tables, and some that may not be read."""
+    """CSV files, sound and damaged, and some that cannot be read."""
     for name, content in TABLE_FILES.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (folder / "gone.csv").symlink_to("nowhere.csv")
@@ -97,7 +97,7 @@ def write_image(path: Path, seed: int, side: int = 8) -> None:
 
 
 def write_image_folders(folder: Path) -> None:
-    """Image folders: a sound one, and copies with one thing wrong."""
+    """Image folders: a sound one, and copies with one defect each."""
     for seed in range(12):
         write_image(folder / "pics" / "ab"[seed % 2] / f"{seed}.png", seed)
     for defect in ("zero", "cut", "fake", "hollow", "single"):
@@ -115,11 +115,11 @@ def write_image_folders(folder: Path) -> None:
 
 
 class StopTraining(Exception):
-    """Someone pulled the plug."""
+    """Ends a training in the middle."""
 
 
 def train_interrupted_run(folder: Path, evaluations: int) -> None:
-    """A run on the table that ended in the middle, at the so-many-th evaluation."""
+    """A run on the table that was interrupted at its evaluation number `evaluations`."""
     remaining, folders_before = evaluations, set(folder.parent.iterdir())
 
     def stop_at_evaluation(event: str, payload: dict) -> None:
@@ -141,7 +141,7 @@ def train_interrupted_run(folder: Path, evaluations: int) -> None:
 
 
 def train_runs(folder: Path) -> None:
-    """Finished runs on images, a table, numbers and texts; one cut off before it had a model, one after."""
+    """Finished runs on images, tables and texts; one interrupted before it had a model, one after."""
     for name, keywords in {
         "digits": {"data": "digits", "dropout": 0.5},
         "table": {"data": "own.csv"},
@@ -156,7 +156,7 @@ def train_runs(folder: Path) -> None:
 
 
 def write_damaged_runs(folder: Path) -> None:
-    """Copies of runs, each spoilt in one way."""
+    """Copies of runs, each with one defect."""
     finished_run, interrupted_run = folder / "runs" / "mlp" / "table", folder / "runs" / "mlp" / "cut"
 
     def copy_run(name: str, source: Path = finished_run) -> Path:
@@ -236,7 +236,7 @@ def write_damaged_runs(folder: Path) -> None:
 
 
 def fingerprint_files(folder: Path) -> dict[str, object]:
-    """Every file and folder below: of runs their bytes, of the rest their size and when they were written."""
+    """Every file and folder below: of runs a hash of the bytes, of the rest size and time of writing."""
     fingerprints: dict[str, object] = {}
     for path in folder.rglob("*"):
         name, status = str(path.relative_to(folder)), path.lstat()

@@ -326,7 +326,7 @@ def test_mixup_and_cutmix_mix_numeric_targets(augment):
     b = {"x": make_images((6, 1, 8, 8)), "y": torch.tensor([0, 1, 0, 1, 1, 0])}
     one_output = augment(1.0, 1)(b, make_generator())["y"]
     two_outputs = augment(1.0, 2)(b, make_generator())["y"]
-    assert_same(two_outputs[:, 1], one_output, atol=1e-6)                        # one output: the probability of class 1
+    assert_same(two_outputs[:, 1], one_output, atol=1e-6)                  # one output: the probability of class 1
     numeric_targets = augment(1.0, 0)({**b, "y": b["y"].float()}, make_generator())["y"]
     assert_same(numeric_targets, one_output, atol=0)
     chained_targets = compose(augment(1.0, 2), augment(1.0, 2))(b, make_generator())["y"]
@@ -365,7 +365,7 @@ def test_cuda_graph_captures_every_augmentation(name):
     graph.register_generator_state(g)
     with torch.cuda.graph(graph):
         out = augment(b, g)
-    for expected in eager:                                       # replays continue the random stream, and sample the same
+    for expected in eager:                                 # replays continue the random stream, and sample the same
         graph.replay()
         assert_same(out["x"], expected["x"], atol=1e-6)
         assert_same(out["y"], expected["y"], atol=1e-6)

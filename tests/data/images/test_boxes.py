@@ -315,7 +315,7 @@ def test_detection_shapes_have_exact_boxes():
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_bounding_box_touches_its_shape_on_all_sides(kind):
-    """The pixels whose centers are inside, by `signed_distance`, against corners in closed form: less than a pixel apart."""
+    """Pixel centers inside, by `signed_distance`, against corners in closed form: less than a pixel apart."""
     rng = np.random.default_rng(0)
     n = 50
     across, down, radius, angle = (rng.uniform(a, b, n) for a, b in ((20, 44), (20, 44), (7, 15), (0, 2 * np.pi)))

@@ -85,7 +85,7 @@ def test_read_csv_and_parse_row_agree_on_missing_values(tmp_path):
     )
     assert frame.a.isna().tolist() == [True] * 2 * len(missing_words) + [False, False]
     pandas_frame = pd.read_csv(tmp_path / "t.csv", na_values="?")
-    assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()           # what pandas takes for missing is missing
+    assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()      # what pandas takes for missing is missing
     for word in missing_words:
         assert parse_row(f"a={word},b=k") == parse_row(f'{{"a": "{word}", "b": "k"}}') == {"a": None, "b": "k"}
     assert parse_row("a=none,b=-") == {"a": "none", "b": "-"}
