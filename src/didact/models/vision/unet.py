@@ -47,7 +47,7 @@ class UpBlock(nn.Module):
 
 
 # "unet": Ronneberger's widths, padded; "unet_2015": as printed, 572 px in, 388 px out; "unet_mini": the default of the
-# recipe `segmentation`; "unet_tiny": Lhotte 7.2, 25,393 parameters
+# recipe `segmentation`; "unet_tiny", 25,393 parameters: Lhotte 7.2
 @register_model("unet", widths=(64, 128, 256, 512, 1024))
 @register_model("unet_2015", widths=(64, 128, 256, 512, 1024), channels=1, padded=False)
 @register_model("unet_small", widths=(16, 32, 64, 128), norm="batch")
