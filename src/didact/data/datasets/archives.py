@@ -21,7 +21,7 @@ from torch import Tensor
 from didact.data.core import Given
 from didact.errors import UsageError
 
-GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 REPLACE_ADVICE = "delete it or put a whole one in its place"
 _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 _MAX_UNPACKED_BYTES = 2 * 2**30    # of a file, where DIDACT_UNPACKED_BYTES does not say
@@ -89,7 +89,7 @@ def _max_unpacked_bytes() -> int:
     return int(given)
 
 
-def refuse_large(path: Path, size: int) -> None:
+def _refuse_large(path: Path, size: int) -> None:
     """Refuse a file that decompresses to more than the limit."""
     if size > (limit := _max_unpacked_bytes()):
         raise UsageError(
@@ -110,7 +110,7 @@ class _Decompressed(io.RawIOBase):
         with wrap_read_errors(self.path):
             n: int = self.source.readinto(buffer)
         self.size += n
-        refuse_large(self.path, self.size)
+        _refuse_large(self.path, self.size)
         return n
 
     def close(self) -> None:
@@ -119,13 +119,13 @@ class _Decompressed(io.RawIOBase):
 
 
 @contextmanager
-def open_decompressed(path: Path) -> Iterator[BinaryIO]:
+def _open_decompressed(path: Path) -> Iterator[BinaryIO]:
     """A file's decompressed bytes as a stream. Its first bytes decide, not its name: browsers decompress .gz and keep
     the name."""
     with wrap_read_errors(path):
         with path.open("rb") as file:
-            start = file.read(len(XZ_MAGIC))
-        opens: Any = gzip.open if start.startswith(GZIP_MAGIC) else lzma.open if start.startswith(XZ_MAGIC) else None
+            start = file.read(len(_XZ_MAGIC))
+        opens: Any = gzip.open if start.startswith(_GZIP_MAGIC) else lzma.open if start.startswith(_XZ_MAGIC) else None
         source = path.open("rb") if opens is None else io.BufferedReader(_Decompressed(path, opens(path)), _CHUNK_BYTES)
     with source as stream:
         yield stream
@@ -134,7 +134,7 @@ def open_decompressed(path: Path) -> Iterator[BinaryIO]:
 def read_decompressed(path: Path, max_bytes: int | None = None) -> bytes:
     """A file's bytes, or about the first `max_bytes` of them, decompressed."""
     content = io.BytesIO()
-    with wrap_read_errors(path), open_decompressed(path) as file:
+    with wrap_read_errors(path), _open_decompressed(path) as file:
         while (max_bytes is None or content.tell() < max_bytes) and (chunk := file.read(_CHUNK_BYTES)):
             content.write(chunk)
     return content.getvalue()
@@ -149,11 +149,11 @@ def read_tar_members(path: Path, is_wanted: Callable[[str], object]) -> dict[str
     """The wanted files of a tar archive, read in one pass; nothing is written to disk."""
     contents, size = {}, 0
     # "|": a stream; to seek in .gz is to start over. Skipped members count too, since they are decompressed
-    with wrap_read_errors(path), open_decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with wrap_read_errors(path), _open_decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             if member.isfile() and is_wanted(member.name):
                 size += member.size                     # of a sparse member more than its archive holds
-                refuse_large(path, size)
+                _refuse_large(path, size)
                 file = archive.extractfile(member)
                 assert file is not None
                 contents[member.name] = file.read()
@@ -164,7 +164,7 @@ def read_zip_members(path: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
     """The files of a zip archive with these suffixes, by their names without folders."""
     with wrap_read_errors(path), zipfile.ZipFile(path) as archive:
         wanted = [member for member in archive.infolist() if member.filename.endswith(suffixes)]
-        refuse_large(path, sum(member.file_size for member in wanted))     # members never decompress to more
+        _refuse_large(path, sum(member.file_size for member in wanted))     # members never decompress to more
         return {PurePosixPath(member.filename).name: archive.read(member) for member in wanted}
 
 

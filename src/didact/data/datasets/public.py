@@ -39,19 +39,19 @@ IDX_FILE_NAMES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-MNIST_SHA256 = (
+_MNIST_SHA256 = (
     "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 )
-FASHION_SHA256 = (
+_FASHION_SHA256 = (
     "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
     "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 )
-CIFAR_SHA256 = {
+_CIFAR_SHA256 = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
     "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
     "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
@@ -60,21 +60,21 @@ CIFAR_SHA256 = {
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
 
-MNIST_FILES, FASHION_FILES = (
+_MNIST_FILES, _FASHION_FILES = (
     tuple(RemoteFile(name, total, f"{home}/{name}.gz") for name, total in zip(IDX_FILE_NAMES, sums, strict=True))
     for home, sums in (
-        ("https://ossci-datasets.s3.amazonaws.com/mnist", MNIST_SHA256),
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", FASHION_SHA256),
+        ("https://ossci-datasets.s3.amazonaws.com/mnist", _MNIST_SHA256),
+        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", _FASHION_SHA256),
     )
 )
-CIFAR_FILES = tuple(
+_CIFAR_FILES = tuple(
     RemoteFile(
         f"cifar-10-batches-bin/{name}", total, "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         archive_sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     )
-    for name, total in CIFAR_SHA256.items()
+    for name, total in _CIFAR_SHA256.items()
 )
-ADULT_FILES = tuple(
+_ADULT_FILES = tuple(
     RemoteFile(name, total, f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{name}")
     for name, total in (
         ("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
@@ -88,7 +88,7 @@ IMDB_FILE = RemoteFile(
     archive_sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
 )
 
-FASHION_CLASSES = (
+_FASHION_CLASSES = (
     "T-shirt/top",
     "trouser",
     "pullover",
@@ -100,43 +100,43 @@ FASHION_CLASSES = (
     "bag",
     "ankle boot",
 )
-CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-ADULT_COLUMNS = (
+_CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
     "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
 )
 
 
 @register_dataset(
-    kind="images", task="multiclass", license="CC BY-SA 3.0; LeCun, Cortes and Burges 1998", files=MNIST_FILES
+    kind="images", task="multiclass", license="CC BY-SA 3.0; LeCun, Cortes and Burges 1998", files=_MNIST_FILES
 )
 def mnist(seed: int = 0) -> Data:
     """70,000 handwritten digits of 28 x 28 gray pixels."""
-    return load_idx_images("mnist", MNIST_FILES, [str(k) for k in range(10)], "digit", seed)
+    return load_idx_images("mnist", _MNIST_FILES, [str(k) for k in range(10)], "digit", seed)
 
 
-@register_dataset(kind="images", task="multiclass", license="MIT; Xiao, Rasul and Vollgraf 2017", files=FASHION_FILES)
+@register_dataset(kind="images", task="multiclass", license="MIT; Xiao, Rasul and Vollgraf 2017", files=_FASHION_FILES)
 def fashion_mnist(seed: int = 0) -> Data:
     """70,000 photographs of clothes of 28 x 28 gray pixels."""
-    return load_idx_images("fashion_mnist", FASHION_FILES, FASHION_CLASSES, "article", seed)
+    return load_idx_images("fashion_mnist", _FASHION_FILES, _FASHION_CLASSES, "article", seed)
 
 
-@register_dataset(kind="images", task="multiclass", license="no license stated; Krizhevsky 2009", files=CIFAR_FILES)
+@register_dataset(kind="images", task="multiclass", license="no license stated; Krizhevsky 2009", files=_CIFAR_FILES)
 def cifar10(seed: int = 0) -> Data:
     """60,000 photographs of ten kinds of things, 32 x 32 pixels in color."""
-    images, labels = zip(*map(parse_cifar, read_files("cifar10", CIFAR_FILES)), strict=True)
-    return _build_image_data("cifar10", torch.cat(images), torch.cat(labels), CIFAR_CLASSES, "thing", 10_000, seed)
+    images, labels = zip(*map(parse_cifar, read_files("cifar10", _CIFAR_FILES)), strict=True)
+    return _build_image_data("cifar10", torch.cat(images), torch.cat(labels), _CIFAR_CLASSES, "thing", 10_000, seed)
 
 
-@register_dataset(kind="table", task="binary", license="CC BY 4.0 (UCI); Becker and Kohavi 1996", files=ADULT_FILES)
+@register_dataset(kind="table", task="binary", license="CC BY 4.0 (UCI); Becker and Kohavi 1996", files=_ADULT_FILES)
 def adult(seed: int = 0) -> Data:
     """48,842 people of the 1994 US census: does one earn more than 50,000 dollars?"""
     import pandas
 
     # adult.test opens with a comment, and ends each label with a full stop
     parts = [
-        pandas.read_csv(io.BytesIO(raw), names=ADULT_COLUMNS, na_values="?", skipinitialspace=True, comment="|")
-        for raw in read_files("adult", ADULT_FILES)
+        pandas.read_csv(io.BytesIO(raw), names=_ADULT_COLUMNS, na_values="?", skipinitialspace=True, comment="|")
+        for raw in read_files("adult", _ADULT_FILES)
     ]
     frame = pandas.concat(parts, ignore_index=True)
     frame["income"] = frame["income"].str.rstrip(".")

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from didact.data.images.open_image import open_image
 
 ValueRange = tuple[float, float]  # the values that become 0 and 255
-FloatArray = NDArray[np.float64]
-MAX_SAMPLED_FILES = 4096            # files that are read, evenly spaced, where there are more
+_FloatArray = NDArray[np.float64]
+_MAX_SAMPLED_FILES = 4096            # files that are read, evenly spaced, where there are more
 MAX_SAMPLED_PIXELS = 2**22          # pixels that are sampled of all those files, besides the extremes of each
-MIN_GAP_SHARE = 1 / 16              # of the whole range: a gap that divides values into groups
-MIN_GAP_WIDTHS = 4                  # widths of the main group that others must be away from it to be clipped
-MIN_GROUP_VALUES = 64               # different values of a group: with fewer, a range too wide loses little
-MAX_MARKER_VALUES = 3               # different values beyond it that may be markers, such as −9999, not brightness
-MAX_OUTLIER_SHARE = 1e-4            # of the pixels that may be clipped as outliers, such as those of a broken sensor
+_MIN_GAP_SHARE = 1 / 16              # of the whole range: a gap that divides values into groups
+_MIN_GAP_WIDTHS = 4                  # widths of the main group that others must be away from it to be clipped
+_MIN_GROUP_VALUES = 64               # different values of a group: with fewer, a range too wide loses little
+_MAX_MARKER_VALUES = 3               # different values beyond it that may be markers, such as −9999, not brightness
+_MAX_OUTLIER_SHARE = 1e-4            # of the pixels that may be clipped as outliers, such as those of a broken sensor
 
 
 def has_more_than_8_bits(mode: str) -> bool:
@@ -31,8 +31,8 @@ def has_more_than_8_bits(mode: str) -> bool:
 def find_value_range(files: Sequence[str]) -> tuple[ValueRange, ValueRange] | None:
     """The range of the values of these files without far outliers, and the range of all; None where there are none."""
     sampled_files = (
-        [files[i * len(files) // MAX_SAMPLED_FILES] for i in range(MAX_SAMPLED_FILES)]
-        if len(files) > MAX_SAMPLED_FILES
+        [files[i * len(files) // _MAX_SAMPLED_FILES] for i in range(_MAX_SAMPLED_FILES)]
+        if len(files) > _MAX_SAMPLED_FILES
         else files
     )
     with ThreadPoolExecutor() as pool:
@@ -47,7 +47,7 @@ def find_value_range(files: Sequence[str]) -> tuple[ValueRange, ValueRange] | No
     return _find_robust_range(np.concatenate([pixels for pixels, _ in samples]), np.array(ends)), (min(ends), max(ends))
 
 
-def _sample_values(file: str, max_values: int) -> tuple[FloatArray, tuple[float, ...]]:
+def _sample_values(file: str, max_values: int) -> tuple[_FloatArray, tuple[float, ...]]:
     """Of the finite values of a file, evenly spaced ones and both extremes."""
     with open_image(file) as image:
         values = np.asarray(image)
@@ -60,7 +60,7 @@ def _sample_values(file: str, max_values: int) -> tuple[FloatArray, tuple[float,
     return sampled.astype(np.float64), (float(finite.min()), float(finite.max()))
 
 
-def _find_robust_range(pixels: FloatArray, ends: FloatArray) -> ValueRange:
+def _find_robust_range(pixels: _FloatArray, ends: _FloatArray) -> ValueRange:
     """The range that remains when far outliers are removed, repeatedly: −3e38 hides that −9999 is far as well.
 
     Stars on a dark sky stay, however few: there is no gap between them and the sky, or the sky has few values.
@@ -73,11 +73,11 @@ def _find_robust_range(pixels: FloatArray, ends: FloatArray) -> ValueRange:
     return float(values[0]), float(values[-1])
 
 
-def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
+def _find_main_cluster(values: _FloatArray, counts: NDArray[np.int64]) -> slice:
     """The most frequent group of these sorted values, with the values on either side of it that are no outliers."""
     gaps = np.diff(values)
-    edges = [0, *(np.flatnonzero(gaps > MIN_GAP_SHARE * (values[-1] - values[0])) + 1).tolist(), len(values)]
-    groups = [slice(a, b) for a, b in pairwise(edges) if b - a >= MIN_GROUP_VALUES]
+    edges = [0, *(np.flatnonzero(gaps > _MIN_GAP_SHARE * (values[-1] - values[0])) + 1).tolist(), len(values)]
+    groups = [slice(a, b) for a, b in pairwise(edges) if b - a >= _MIN_GROUP_VALUES]
     if not groups:
         return slice(0, len(values))
     main = max(groups, key=lambda group: int(counts[group].sum()))
@@ -85,10 +85,10 @@ def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
 
     def is_outlier(side: slice, gap: float) -> bool:
         num_pixels = int(counts[side].sum())
-        is_rare = num_pixels <= MAX_OUTLIER_SHARE * total or (
-            side.stop - side.start <= MAX_MARKER_VALUES and 2 * num_pixels < total
+        is_rare = num_pixels <= _MAX_OUTLIER_SHARE * total or (
+            side.stop - side.start <= _MAX_MARKER_VALUES and 2 * num_pixels < total
         )
-        return bool(gap > MIN_GAP_WIDTHS * width and is_rare)
+        return bool(gap > _MIN_GAP_WIDTHS * width and is_rare)
 
     low = main.start > 0 and is_outlier(slice(0, main.start), gaps[main.start - 1])
     high = main.stop < len(values) and is_outlier(slice(main.stop, len(values)), gaps[main.stop - 1])

@@ -48,12 +48,12 @@ _MAX_DEFAULT_SIDE = 256      # side to which images are resized where no size is
 _SIDE_MULTIPLE = 32          # the default side is a multiple of it: detectors halve it five times
 # the home page offers the photographs with an XML file for each; these files hold the same boxes as one table
 _HOME_URL = "https://github.com/Shenggan/BCCD_Dataset/archive/refs/heads/master.zip"
-BCCD_FILES = (
+_BCCD_FILES = (
     RemoteFile("bccd_images.zip", "4fe6cea72e1d1f74e0916ac4562d6357b77b2b09ffe276d94a2b3a5c8fd85183", _HOME_URL),
     RemoteFile("boxes.csv", "eb381d54d3cd315c08ad0a5d85f8ae22fb7c5cf01a3602858f5fe3d72a6ef1b8", _HOME_URL),
 )
-CELL_CLASSES = ("RBC", "WBC", "Platelets")
-BCCD_IMAGE_SIZE = (640, 480)  # of each photograph; they are resized to half
+_CELL_CLASSES = ("RBC", "WBC", "Platelets")
+_BCCD_IMAGE_SIZE = (640, 480)  # of each photograph; they are resized to half
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class BoxEncoder(ImageEncoder):
     kind="boxes",
     task="detection",
     license="MIT; Shenggan 2017, photographs by cosmicad and akshaylamba",
-    files=BCCD_FILES,
+    files=_BCCD_FILES,
 )
 def bccd(seed: int = 0) -> Data:
     """364 photographs of blood of 320 x 240 pixels with 4,886 boxes around red cells, white cells and platelets.
@@ -80,9 +80,9 @@ def bccd(seed: int = 0) -> Data:
     The split is the dataset's own. Two of its boxes have no area and are left out.
     """
     photographs, images = read_bccd_files()
-    encoder = BoxEncoder((3, BCCD_IMAGE_SIZE[1] // 2, BCCD_IMAGE_SIZE[0] // 2))
+    encoder = BoxEncoder((3, _BCCD_IMAGE_SIZE[1] // 2, _BCCD_IMAGE_SIZE[0] // 2))
     x = torch.stack([encoder.open(io.BytesIO(photographs[image.file])) for image in images])  # type: ignore[arg-type]
-    y, box, notes = _pack_boxes(images, [BCCD_IMAGE_SIZE] * len(images), CELL_CLASSES)
+    y, box, notes = _pack_boxes(images, [_BCCD_IMAGE_SIZE] * len(images), _CELL_CLASSES)
     indices = {part: torch.tensor([i for i, image in enumerate(images) if image.split == part]) for part in SPLITS}
     return build_data(
         Examples(
@@ -90,7 +90,7 @@ def bccd(seed: int = 0) -> Data:
             "boxes",
             {"x": x, "y": y, "box": box},
             task="detection",
-            class_names=CELL_CLASSES,
+            class_names=_CELL_CLASSES,
             target="boxes",
             encoder=encoder,
             notes=notes,
@@ -102,9 +102,9 @@ def bccd(seed: int = 0) -> Data:
 
 def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
     """Photographs by name and what is on them, from the two small files or from the home page's own one."""
-    paths = [ensure_file("bccd", file) for file in BCCD_FILES]
+    paths = [ensure_file("bccd", file) for file in _BCCD_FILES]
     # the home page's file has no known checksum: its pictures are counted instead
-    if paths[0].name == BCCD_FILES[0].download_name:
+    if paths[0].name == _BCCD_FILES[0].download_name:
         contents = read_zip_members(paths[0], (".jpg", ".xml", ".txt"))
         splits = {
             name: SPLIT_OF_FOLDER[p]
@@ -117,10 +117,10 @@ def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
             if f"{name}.xml" in contents
         }
     else:
-        verify_content("bccd", BCCD_FILES[0], paths[0], read_decompressed(paths[0]))
+        verify_content("bccd", _BCCD_FILES[0], paths[0], read_decompressed(paths[0]))
         contents, splits, boxes = read_zip_members(paths[0], (".jpg",)), {}, {}
         for row in csv.DictReader(
-            io.StringIO(verify_content("bccd", BCCD_FILES[1], paths[1], read_decompressed(paths[1])).decode())
+            io.StringIO(verify_content("bccd", _BCCD_FILES[1], paths[1], read_decompressed(paths[1])).decode())
         ):
             x1, y1, x2, y2 = (float(row[side]) for side in ("xmin", "ymin", "xmax", "ymax"))
             splits[row["image"]] = SPLIT_OF_FOLDER[row["split"]]

@@ -135,7 +135,7 @@ def _to_8bit_opaque(image: Any, value_range: ValueRange | None) -> Any:
 
 
 @dataclass(frozen=True)
-class ImageListing:
+class _ImageListing:
     """The images of a folder: image i is of class y[i], where there are classes, and of split splits[i], where folders
     name the splits."""
 
@@ -148,7 +148,7 @@ class ImageListing:
     num_loose_images: int = 0  # images beside the class folders, read with them where no labels are needed
 
 
-def _list_labeled_images(tree: FolderTree, *, allow_unlabeled: bool = False) -> ImageListing:
+def _list_labeled_images(tree: FolderTree, *, allow_unlabeled: bool = False) -> _ImageListing:
     """root/class/image, or root/train/class/image and root/test/class/image; with `allow_unlabeled` images beside the
     class folders too."""
     root = tree.root
@@ -184,7 +184,7 @@ def _list_labeled_images(tree: FolderTree, *, allow_unlabeled: bool = False) -> 
             f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes"
         )
     all_files, y, splits = zip(*entries, strict=True)
-    return ImageListing(
+    return _ImageListing(
         files=all_files,
         y=torch.tensor(y) if len(labels) > 1 else None,
         splits=splits,
@@ -196,7 +196,7 @@ def _list_labeled_images(tree: FolderTree, *, allow_unlabeled: bool = False) -> 
 
 def _merge_unlabeled(
     tree: FolderTree, folders: Sequence[tuple[str, Path]], loose_images: Sequence[tuple[str, str]]
-) -> ImageListing:
+) -> _ImageListing:
     """Images in class folders and beside them, without labels."""
     entries, num_others = list(loose_images), 0
     for part, folder in folders:
@@ -204,7 +204,7 @@ def _merge_unlabeled(
         entries += [(file, part) for file in images]
         num_others += num_skipped
     files, splits = zip(*entries, strict=True)
-    return ImageListing(
+    return _ImageListing(
         files=files,
         y=None,
         splits=splits,
@@ -219,7 +219,7 @@ def _count_images_outside(tree: FolderTree, files: Iterable[str]) -> int:
     return len(set(tree.list_images()[0]).difference(files))
 
 
-def read_image_sizes(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
+def _read_image_sizes(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
     """How many images have which size, and the mode of each, from the first bytes of the files."""
     sizes: Counter[tuple[int, int]] = Counter()
     modes = []
@@ -275,7 +275,7 @@ def load_image_folder(
     root = tree.root
     listing = _list_labeled_images(tree, allow_unlabeled=allow_unlabeled)
     files, y = listing.files, listing.y
-    sizes, modes = read_image_sizes(files)
+    sizes, modes = _read_image_sizes(files)
     side = size or min(_MAX_DEFAULT_SIDE, max(sizes.most_common(1)[0][0]))
     task = "none" if y is None else CLASSIFICATION_TASKS[len(listing.class_names) > 2]
     indices = indices or split_by_folders(listing.splits, y, seed)
@@ -363,7 +363,7 @@ def _read_ends(path: str) -> tuple[int, bytes, bytes]:
         return size, head, file.read()
 
 
-def _explain_no_labels(root: Path, listing: ImageListing) -> str:
+def _explain_no_labels(root: Path, listing: _ImageListing) -> str:
     """Why there are no labels, and what would give some; a recipe that needs them refuses in these words."""
     if listing.num_loose_images:
         counts_text = (
@@ -394,7 +394,7 @@ def describe_splits(splits: Sequence[str], num_outside: int, folders_read: str =
 
 
 def _describe_folder(
-    root: Path, listing: ImageListing, sizes: Counter[tuple[int, int]], encoder: ImageEncoder
+    root: Path, listing: _ImageListing, sizes: Counter[tuple[int, int]], encoder: ImageEncoder
 ) -> list[str]:
     """Notes on what was found and inferred."""
     classes_note = (

@@ -41,14 +41,14 @@ from didact.errors import UsageError
 
 _MAX_DEFAULT_SIDE = 128      # side to which images are resized where no size is given
 _SIDE_MULTIPLE = 16          # the default side is a multiple of it: segmentation networks halve it a few times
-MAX_UNNAMED_CLASSES = 64     # values of masks without classes.txt, above which they are shades of gray
+_MAX_UNNAMED_CLASSES = 64     # values of masks without classes.txt, above which they are shades of gray
 _MAX_JPEG_VALUES = 2         # values of a JPEG mask, above which some are compression artifacts
 PENNFUDAN_SIDE = 192
 # the home page offers the photographs as 54 MB of PNG; this file holds 9 MB of JPEG, and the same masks
-HOME_URL = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
-PENNFUDAN_FILES = (
-    RemoteFile("pennfudan_jpeg90.zip", "36840989652349ee80ee7e32542f48da95d999eaafd091692c3ac9e6594f6936", HOME_URL),
-    RemoteFile("pennfudan_masks.zip", "c7eb73a53b2a7bbeae10b69f0e265fb63b8de96e63f067a740dbf1d8ffeede33", HOME_URL),
+_HOME_URL = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
+_PENNFUDAN_FILES = (
+    RemoteFile("pennfudan_jpeg90.zip", "36840989652349ee80ee7e32542f48da95d999eaafd091692c3ac9e6594f6936", _HOME_URL),
+    RemoteFile("pennfudan_masks.zip", "c7eb73a53b2a7bbeae10b69f0e265fb63b8de96e63f067a740dbf1d8ffeede33", _HOME_URL),
 )
 
 
@@ -56,7 +56,7 @@ PENNFUDAN_FILES = (
     kind="masks",
     task="segmentation",
     license="no license stated, research use; Wang, Shi, Song and Shen 2007",
-    files=PENNFUDAN_FILES,
+    files=_PENNFUDAN_FILES,
 )
 def pennfudan(seed: int = 0) -> Data:
     """170 street photographs of 192 x 192 pixels with masks of their pedestrians.
@@ -91,7 +91,7 @@ def pennfudan(seed: int = 0) -> Data:
 def _read_pennfudan() -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Photographs and masks by name, from the two small files or from the home page's own one."""
     contents: dict[str, bytes] = {}
-    for file in PENNFUDAN_FILES:
+    for file in _PENNFUDAN_FILES:
         path = ensure_file("pennfudan", file)
         # the home page's file has no known checksum: its pictures are counted instead
         if path.name != file.download_name:
@@ -301,7 +301,7 @@ def _read_mask_classes(
             values.update(unknown)
             images_with_value.update(present_values)
             raw_masks[i] = mask
-    if len(values) > MAX_UNNAMED_CLASSES and not class_names:
+    if len(values) > _MAX_UNNAMED_CLASSES and not class_names:
         raise UsageError(
             f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing_path}"
         )

@@ -12,7 +12,7 @@ from didact.errors import UsageError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 GRAYSCALE_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
-TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+_TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 
 
 class ImageHeader(NamedTuple):
@@ -53,7 +53,7 @@ def read_header(path: str) -> ImageHeader:
     """Size and mode of an image. Of a PNG, this reads the whole file: its metadata may be at the end."""
     with open_image(path) as image:
         width, height = image.size
-        is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS
+        is_transposed = image.getexif().get(0x0112) in _TRANSPOSED_ORIENTATIONS
         return ImageHeader((width, height), (height, width) if is_transposed else (width, height), image.mode)
 
 

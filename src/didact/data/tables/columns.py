@@ -17,7 +17,7 @@ from didact.errors import UsageError, format_count
 if TYPE_CHECKING:
     from pandas import Series
 
-MAX_CATEGORIES = 50             # values of a category with a feature of their own; the rarer share '(other)'
+_MAX_CATEGORIES = 50             # values of a category with a feature of their own; the rarer share '(other)'
 MAX_CLASS_NUMBERS = 20          # different whole numbers, above which they are no classes
 _DATE_PATTERN = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _ROW_ID_PATTERN = re.compile(r"(.*[_ ])?(id|index|row|nr|number)", re.IGNORECASE)
@@ -136,14 +136,14 @@ def infer_column(column: "Series", offset: float | None = None) -> tuple[Numeric
         note = f"column {name!r} {describe_offset(offset)}" if offset else ""
         return NumericColumn(name, fit_median(numbers), bool(numbers.isna().any()), offset=offset), note
     counts = to_strings(column.dropna()).value_counts()
-    if len(counts) > MAX_CATEGORIES:
+    if len(counts) > _MAX_CATEGORIES:
         num_dates = sum(int(count) for value, count in counts.items() if _DATE_PATTERN.match(value))
         if num_dates / n > 0.9:
             return None, f"column {name!r} holds dates: left out"
     if len(counts) > max(10, n / 2):
         distinct_note = f"{len(counts)} different in {n} rows"
         return None, f"column {name!r} holds free text, {distinct_note}: left out (--text {name} learns from it)"
-    common_values = sorted(counts.index, key=lambda value: (-counts[value], value))[:MAX_CATEGORIES]
+    common_values = sorted(counts.index, key=lambda value: (-counts[value], value))[:_MAX_CATEGORIES]
     num_rare = len(counts) - len(common_values)
     note = f"column {name!r} holds {len(counts)} categories: the {num_rare} rarest share '(other)'" if num_rare else ""
     return CategoricalColumn(name, tuple(sorted(common_values)), num_rare > 0, bool(column.isna().any())), note

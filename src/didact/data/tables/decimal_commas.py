@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-DECIMAL, THOUSANDS = "decimal", "thousands"
+_DECIMAL, _THOUSANDS = "decimal", "thousands"
 _FRACTION_PATTERN = re.compile(r"[-+]?\d+,\d+")                           # 120,50
 _GROUPS_PATTERN = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")       # 1,234,567.5
 _PLAIN_NUMBER_PATTERN = re.compile(r"[-+]?\d+(\.\d+)?")                   # no comma at all
@@ -26,21 +26,21 @@ def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
     if 2 * (len(plain_numbers) + len(fractions) + len(groups) - num_ambiguous) <= len(cells):
         return "", ""
     if len(fractions) > len(groups):                # 120,50 can only be a fraction, 1,234,567 only groups
-        return DECIMAL, ""
+        return _DECIMAL, ""
     example = groups[0]
     if len(groups) > len(fractions) or (plain_numbers and max(map(abs, plain_numbers)) < 1000):
         return (
-            THOUSANDS,
-            f"column {name!r} has commas between thousands: {example} is read as {strip_commas(example, THOUSANDS)}",
+            _THOUSANDS,
+            f"column {name!r} has commas between thousands: {example} is read as {strip_commas(example, _THOUSANDS)}",
         )
-    note = f"column {name!r} has three digits behind each comma: {example} is read as {strip_commas(example, DECIMAL)}"
-    return DECIMAL, f"{note}; if they are thousands, write them without commas"
+    note = f"column {name!r} has three digits behind each comma: {example} is read as {strip_commas(example, _DECIMAL)}"
+    return _DECIMAL, f"{note}; if they are thousands, write them without commas"
 
 
 def strip_commas(word: str, comma_meaning: str) -> str:
     """The number without its commas; a word that is no number stays."""
-    if comma_meaning == DECIMAL and _FRACTION_PATTERN.fullmatch(word.strip()):
+    if comma_meaning == _DECIMAL and _FRACTION_PATTERN.fullmatch(word.strip()):
         return word.replace(",", ".")
-    if comma_meaning == THOUSANDS and _GROUPS_PATTERN.fullmatch(word.strip()):
+    if comma_meaning == _THOUSANDS and _GROUPS_PATTERN.fullmatch(word.strip()):
         return word.replace(",", "")
     return word

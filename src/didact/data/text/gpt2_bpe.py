@@ -16,7 +16,7 @@ _HOME_URL = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main"
 MERGES_FILE = RemoteFile(
     "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{_HOME_URL}/vocab.bpe"
 )
-RANKS_FILE = RemoteFile(
+_RANKS_FILE = RemoteFile(
     "gpt2.tiktoken", "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
     "https://raw.githubusercontent.com/openai/whisper/main/whisper/assets/gpt2.tiktoken",
 )
@@ -98,8 +98,8 @@ class PretrainedBPE:
 
 def load_gpt2_tokenizer() -> PretrainedBPE:
     """The 50,257 tokens of GPT-2, from its vocab.bpe, or from gpt2.tiktoken where only that is at hand."""
-    if find_local_file("gpt2", MERGES_FILE) is None and find_local_file("gpt2", RANKS_FILE) is not None:
-        return PretrainedBPE.from_gpt2_merges(merges_from_ranks(read_files("gpt2", [RANKS_FILE])[0]))
+    if find_local_file("gpt2", MERGES_FILE) is None and find_local_file("gpt2", _RANKS_FILE) is not None:
+        return PretrainedBPE.from_gpt2_merges(merges_from_ranks(read_files("gpt2", [_RANKS_FILE])[0]))
     lines = read_files("gpt2", [MERGES_FILE])[0].decode().split("\n")
     # the first line is the version, the last is empty
     return PretrainedBPE.from_gpt2_merges(map(bpe.pair, lines[1:-1]))

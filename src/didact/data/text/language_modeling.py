@@ -24,7 +24,7 @@ from didact.data.text.tokenizers import BPETokenizer, CharTokenizer, Tokenizer, 
 from didact.errors import UsageError, look_up
 from didact.files import atomic_write, write_text
 
-DEFAULT_CONTEXT_LENGTH = 64     # where a recipe does not choose
+_DEFAULT_CONTEXT_LENGTH = 64     # where a recipe does not choose
 MIN_WINDOWS = 20                # windows that a text needs for three splits
 MIN_MAPPED_CHARS = 4 * 2**20    # characters above which token ids are memory-mapped from a cached file
 PIECE_CHARS = 2**20             # characters that are tokenized at once
@@ -239,7 +239,7 @@ def build_language_modeling_data(
     *,
     kind: tokenizers.TokenizerKind = "characters",
     vocab_size: int = 4096,
-    context_length: int = DEFAULT_CONTEXT_LENGTH,
+    context_length: int = _DEFAULT_CONTEXT_LENGTH,
     notes: Sequence[str] = (),
     progress: DownloadProgress | None = None,
 ) -> Data:

@@ -19,9 +19,9 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.download import register_dataset
 from didact.errors import UsageError
 
-SYMBOLS = "abcdefgh"
-TOKENS = ("<pad>", "␣", "?", *SYMBOLS)
-BLANK, QUERY, FIRST_SYMBOL = 1, 2, 3    # token ids; symbol k is FIRST_SYMBOL + k
+_SYMBOLS = "abcdefgh"
+TOKENS = ("<pad>", "␣", "?", *_SYMBOLS)
+_BLANK, QUERY, _FIRST_SYMBOL = 1, 2, 3    # token ids; symbol k is _FIRST_SYMBOL + k
 IGNORE_INDEX = -100                     # target without a label, as in PyTorch's cross-entropy
 MAX_SYMBOLS = 8                         # of an example
 _NUM_EXAMPLES = 20_000
@@ -29,7 +29,7 @@ _NUM_EXAMPLES = 20_000
 
 def make_copy_inputs(symbols: Tensor, *, delay: int) -> Tensor:
     """(B, k) -> (B, 2k + delay): the symbols, blanks, and as many queries."""
-    x = pad(symbols.long() + FIRST_SYMBOL, (0, delay), value=BLANK)
+    x = pad(symbols.long() + _FIRST_SYMBOL, (0, delay), value=_BLANK)
     return pad(x, (0, symbols.shape[1]), value=QUERY)
 
 
@@ -52,11 +52,11 @@ class CopyEncoder:
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         words = list(map(str, inputs))
         for text in words:
-            if len(text) != self.sequence_length or set(text) - set(SYMBOLS):
+            if len(text) != self.sequence_length or set(text) - set(_SYMBOLS):
                 raise UsageError(
-                    f"expected {self.sequence_length} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}"
+                    f"expected {self.sequence_length} letters from {_SYMBOLS[0]} to {_SYMBOLS[-1]}, got {text!r}"
                 )
-        return words, {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in words], dtype=torch.uint8)}
+        return words, {"x": torch.tensor([[_SYMBOLS.index(c) for c in text] for text in words], dtype=torch.uint8)}
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "copy", "remember": self.sequence_length, "delay": self.delay}
@@ -70,7 +70,7 @@ class CopyEncoder:
 def copies(seed: int = 0) -> Data:
     """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
     words = torch.randint(
-        len(SYMBOLS), (_NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+        len(_SYMBOLS), (_NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
     )
     return _build_copy_data(words, CopyEncoder(), seed=seed)
 
@@ -86,7 +86,7 @@ def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
             feature_names=TOKENS,
             target="symbol",
             encoder=encoder,
-            class_names=tuple(SYMBOLS),
+            class_names=tuple(_SYMBOLS),
             standardize=False,
         ),
         **split,

@@ -26,10 +26,10 @@ IMAGE_SIDE = 64
 NUM_TRAIN, NUM_TEST = 1600, 400
 CHUNK_SIZE = 400            # images drawn at once
 MAX_SHAPES = 4              # on an image
-MAX_COVERED_SHARE = 0.15    # of a box that a later one may cover
+_MAX_COVERED_SHARE = 0.15    # of a box that a later one may cover
 SEED = 2016                 # of the images; the argument `seed` is that of the split
 GRAIN = 12
-TRIANGLE_HALF_BASE = TRIANGLE_INRADIUS * 3**0.5    # half the side of a triangle, in radii
+_TRIANGLE_HALF_BASE = TRIANGLE_INRADIUS * 3**0.5    # half the side of a triangle, in radii
 
 
 @register_dataset(kind="boxes", task="detection", license=LICENSE)
@@ -99,8 +99,8 @@ def compute_bounding_boxes(
     )
     triangle = np.array(
         [
-            (-TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
-            (TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
+            (-_TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
+            (_TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
             (0, -2 * TRIANGLE_INRADIUS),
             (0, -2 * TRIANGLE_INRADIUS),
         ]
@@ -120,5 +120,5 @@ def overlaps_too_much(box: Floats, others: Floats) -> NDArray[np.bool_]:
     intersection = np.clip(sides, 0, None).prod(2)
     min_area = np.minimum((box[:, None, 2:] - box[:, None, :2]).prod(2), (others[..., 2:] - others[..., :2]).prod(2))
     # a box of class −1 has no area and overlaps none
-    is_overlapping: NDArray[np.bool_] = (intersection > MAX_COVERED_SHARE * min_area).any(1)
+    is_overlapping: NDArray[np.bool_] = (intersection > _MAX_COVERED_SHARE * min_area).any(1)
     return is_overlapping

@@ -13,7 +13,7 @@ from didact.data.images.augment import sample_uniform, warp
 from didact.data.images.image_folder import ImageEncoder
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-IMAGES_PER_CLASS, IMAGE_SIDE = 200, 28
+_IMAGES_PER_CLASS, IMAGE_SIDE = 200, 28
 GLYPHS = "0123456789" + ALPHABET + ALPHABET.lower()
 _LICENSE = "made by didact; the font, Aileron, is inside Pillow and CC0"
 
@@ -21,7 +21,7 @@ _LICENSE = "made by didact; the font, Aileron, is inside Pillow and CC0"
 @register_dataset(kind="images", task="multiclass", license=_LICENSE)
 def letters(seed: int = 0) -> Data:
     """5,200 letters A to Z of 28 x 28 pixels, randomly slanted, rotated, scaled and moved."""
-    y = torch.arange(len(ALPHABET)).repeat_interleave(IMAGES_PER_CLASS)
+    y = torch.arange(len(ALPHABET)).repeat_interleave(_IMAGES_PER_CLASS)
     x = randomize_handwriting(render_glyphs()[y], torch.Generator().manual_seed(0))
     return build_data(
         Examples(
@@ -57,7 +57,7 @@ def glyphs(seed: int = 0) -> Data:
 
 @cache  # each pretraining asks for them again
 def _render_glyph_set() -> tuple[Tensor, Tensor]:
-    y = torch.arange(len(GLYPHS)).repeat_interleave(IMAGES_PER_CLASS // 2)
+    y = torch.arange(len(GLYPHS)).repeat_interleave(_IMAGES_PER_CLASS // 2)
     g = torch.Generator().manual_seed(1)
     x = randomize_handwriting(distort_elastically(render_glyphs(GLYPHS)[y], g), g, scale=(1.2, 1.7))
     return (255 * x).round().to(torch.uint8), y

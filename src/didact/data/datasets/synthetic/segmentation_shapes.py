@@ -23,9 +23,9 @@ from didact.data.images.image_folder import ImageEncoder
 IMAGE_SIDE = 48
 NUM_TRAIN, NUM_TEST = 1000, 200
 CHUNK_SIZE = 200            # images drawn at once
-CLASS_NAMES = ("background", *SHAPE_KINDS)
+_CLASS_NAMES = ("background", *SHAPE_KINDS)
 MAX_SHAPES = 3              # on an image
-PATTERN_CELL_PX, PATTERN_CONTRAST = 3, 48  # width of a stripe or check in pixels, and its contrast to the shape
+_PATTERN_CELL_PX, _PATTERN_CONTRAST = 3, 48  # width of a stripe or check in pixels, and its contrast to the shape
 GRAIN = 16
 SEED = 2015                 # of the images; the argument `seed` is that of the split
 
@@ -49,7 +49,7 @@ def shapes(seed: int = 0) -> Data:
             "masks",
             {"x": x, "y": y},
             task="segmentation",
-            class_names=CLASS_NAMES,
+            class_names=_CLASS_NAMES,
             target="mask",
             encoder=ImageEncoder((3, IMAGE_SIDE, IMAGE_SIDE)),
         ),
@@ -74,7 +74,7 @@ def _draw_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
     count = rng.integers(1, MAX_SHAPES + 1, len(x))
     for i in range(MAX_SHAPES):
         rows = np.flatnonzero(i < count)
-        kind = rng.integers(1, len(CLASS_NAMES), len(rows), dtype=np.uint8)
+        kind = rng.integers(1, len(_CLASS_NAMES), len(rows), dtype=np.uint8)
         center_x, center_y, radius, angle = (
             rng.uniform(a, b, len(rows)) for a, b in ((4, IMAGE_SIDE - 4), (4, IMAGE_SIDE - 4), (8, 15), (0, 2 * np.pi))
         )
@@ -89,7 +89,7 @@ def _paint_patterns(kind: NDArray[Any], rng: np.random.Generator) -> Ints:
 
     By their outlines alone shapes are learned too, but not within a minute.
     """
-    cells = np.arange(IMAGE_SIDE, dtype=np.int32) // PATTERN_CELL_PX
+    cells = np.arange(IMAGE_SIDE, dtype=np.int32) // _PATTERN_CELL_PX
     row_cells, column_cells = cells[:, None], cells
     # (3, 48, 48): −1, 0, 1
     pattern = np.stack(
@@ -99,5 +99,5 @@ def _paint_patterns(kind: NDArray[Any], rng: np.random.Generator) -> Ints:
             2 * ((row_cells + column_cells) % 2) - 1,
         ]
     )
-    textures: Ints = sample_textures(len(kind), IMAGE_SIDE, GRAIN, rng) + PATTERN_CONTRAST * pattern[kind - 1][:, None]
+    textures: Ints = sample_textures(len(kind), IMAGE_SIDE, GRAIN, rng) + _PATTERN_CONTRAST * pattern[kind - 1][:, None]
     return textures
