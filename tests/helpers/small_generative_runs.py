@@ -1,10 +1,9 @@
-"""Every recipe that learns to draw or to give back, so small that it takes a moment; words behind the name tell its
-variants apart."""
+"""Every generative recipe with its variants, so small that training takes a moment."""
 
 AUTOENCODER = "vqvae channels=8,8 codebook_size=8 code_dim=4"
 SMALL_GENERATIVE_RUNS = {
     "autoencoder": {"hidden": (8,), "input_noise": 0.1, "mask_ratio": 0.1},
-    "semi_supervised": {"hidden": (8,)},
+    "semi_supervised": {"hidden": (8,), "fine_tune": True},
     "vae": {"hidden": (8,), "kl_warmup": 5, "free_bits": 0.1},
     "vae of samples": {"hidden": (8,), "num_samples": 3},
     "vae of classes": {"hidden": (8,), "conditional": True, "likelihood": "categorical"},
