@@ -60,7 +60,7 @@ def damage_tree(random: Random, tree: Any, max_changes: int = 2) -> Any:
         elif kind == 3 and isinstance(container[key], str | list):
             container[key] = container[key] * 2
         else:
-            container[key] = random.choice(ODD_VALUES)
+            container[key] = copy.deepcopy(random.choice(ODD_VALUES))
     return root[0]
 
 
