@@ -64,7 +64,7 @@ def get_chapter(id: str) -> str:
     return CHECKS[id].function.__module__.removesuffix("_measured")
 
 
-MIN_MUTANTS = 6   # least number of changes for the quarter to mean something
+MIN_MUTANTS = 6   # least number of changes for a fraction of them to mean something
 
 
 @pytest.mark.slow
@@ -88,7 +88,8 @@ def test_checks_of_a_chapter_detect_most_mutants(name):
             len(check_detections) >= MIN_MUTANTS and sum(check_detections) < len(check_detections) / 4
         )
     assert not weak_checks, f"less than a quarter is noticed by {weak_checks}"
-    assert sum(detections) > 0.5 * len(detections), f"{sum(detections)} of {len(detections)}"
+    if len(detections) >= MIN_MUTANTS:
+        assert sum(detections) > 0.5 * len(detections), f"{sum(detections)} of {len(detections)}"
 
 
 def test_mutants_expose_a_value_returned_twice():
