@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import didact
+from didact.api import resume
 from didact.cli.main import main
 from didact.errors import UsageError
 from didact.registry import RECIPES
@@ -17,7 +18,6 @@ from didact.run import Run
 from didact.training import loop
 from didact.training.interrupts import DivergedError
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 SMALL_RUN = {"data": "iris", "hidden": (4,), "epochs": 6, "batch_size": 16}
 HOLD_LOCK_SCRIPT = """

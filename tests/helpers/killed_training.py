@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import didact
+from didact.api import resume
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 
 def assert_resumed_equals_uninterrupted(name: str, kill_step: int = 7, **budget: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import didact
+from didact.api import resume
 from didact.data.core import SPLITS, TensorSplit
 from didact.data.load import load
 from didact.inference.evaluate import evaluate
@@ -17,7 +18,6 @@ from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.interrupts import DivergedError, Interrupted
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 
 def test_denoising_autoencoder_improves_its_input(workdir):

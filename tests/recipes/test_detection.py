@@ -10,6 +10,7 @@ from PIL import Image
 
 import didact
 from didact import metrics
+from didact.api import resume
 from didact.cli.main import main
 from didact.data.core import TensorSplit
 from didact.data.load import load
@@ -22,7 +23,6 @@ from didact.report import page
 from didact.report.box_strips import draw_boxes_svg
 from didact.run import Run
 from didact.training.restore import load_model, rebuild
-from didact.training.resume import resume
 
 TRAIN_OPTIONS = {"epochs": 2, "batch_size": 8, "augment": ("flips", "zoom", "jitter"), "lr": 1e-2}
 
@@ -128,7 +128,7 @@ def test_boxes_svg_names_an_object_once():
     labels, box = ("disc", "square"), [0.2, 0.2, 0.6, 0.6]
     detections = torch.tensor([[*box, 0.9, 1], [*box, 0.8, 0], [0.7, 0.7, 0.9, 0.9, 0.4, 0]])
     svg = draw_boxes_svg(torch.rand(3, 64, 64), torch.zeros(0, 5), detections, labels)
-    assert "found: 1 disc, 1 square" in svg and "disc 0.80" not in svg
+    assert "detected: 1 disc, 1 square" in svg and "disc 0.80" not in svg
     assert svg.index("disc 0.40") < svg.index("square 0.90")                    # the surest is drawn last
 
 

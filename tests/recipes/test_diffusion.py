@@ -139,8 +139,8 @@ def test_consistency_ema_moves_once_per_step():
     [
         ({"timesteps": 0}, "--timesteps expects int from 1"),
         ({"timesteps": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
-        ({"guidance": 2.0}, "with --conditional only"),
-        ({"guidance": 2.0, "conditional": True, "label_dropout": 0.0}, "give --label-dropout more than 0"),
+        ({"guidance": 2.0}, "needs a class-conditional model; add --conditional"),
+        ({"guidance": 2.0, "conditional": True, "label_dropout": 0.0}, "give a --label-dropout above 0"),
         ({"channels": (8, 8, 8, 8, 8)}, "give fewer --channels"),
     ],
 )

@@ -204,7 +204,7 @@ def test_too_small_image_size_is_refused(name, size, workdir):
 def test_classifier_refuses_images_without_class_folders(name, workdir):
     write_images(workdir / "photos", 6)
     with pytest.raises(
-        UsageError, match=r"'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"
+        UsageError, match=r"'photos' has none; photos holds 6 images but no class folders: expected photos/<class>/"
     ):
         prepare(name, {"data": "photos"})
 

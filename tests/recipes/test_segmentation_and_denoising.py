@@ -68,7 +68,7 @@ def test_denoising_learns_gray_digits(workdir):
 @pytest.mark.parametrize(("damage", "strength", "minimum"), [("blur", 0.1, 0.3), ("noise", 1e-4, 0.002)])
 def test_degradation_without_effect_is_refused(damage, strength, minimum):
     with pytest.raises(
-        UsageError, match=f"{damage} expects at least {minimum}: less changes no grey level, got {strength:g}"
+        UsageError, match=f"{damage} expects at least {minimum}: less changes no gray level, got {strength:g}"
     ):
         prepare("denoising", {"degradation": damage, "strength": strength})
     x = torch.zeros(1, 1, 9, 9)
@@ -94,7 +94,7 @@ def test_denoised_photos_keep_their_size(workdir):
             assert np.abs(np.asarray(image).astype(float) - np.asarray(original)).max() < 100
             assert np.asarray(image).std() > 0.7 * np.asarray(original).std()
     with pytest.raises(
-        UsageError, match=r"--min-score 0\.5 is the least score of a box, but this run's model finds none"
+        UsageError, match=r"--min-score 0\.5 is for bounding boxes, but this run's model predicts none"
     ):
         predict(run, ["photo.png"], min_score=0.5)
 

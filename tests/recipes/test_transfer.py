@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import didact
+from didact.api import resume
 from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
@@ -27,7 +28,6 @@ from didact.training.experiment import Settings, ignore_events
 from didact.training.interrupts import Interrupted
 from didact.training.prepare import prepare
 from didact.training.restore import load_model
-from didact.training.resume import resume
 from didact.training.run_training import load_initial_weights
 from helpers.public_data import has_public_data
 
@@ -201,7 +201,7 @@ def test_published_weights_bring_the_standardization_of_imagenet(workdir):
     x = torch.full((1, 1, 8, 8), 0.449)                                       # the mean of ImageNet's three
     torch.testing.assert_close(network.standardize(x), torch.zeros_like(x), atol=2e-3, rtol=0)
     assert any("kernels for 3 channels adapted to 1" in note for note in prepared.experiment.notes)
-    assert any("centred and scaled as ImageNet's were" in note for note in prepared.experiment.notes)
+    assert any("pixels are standardized as for ImageNet" in note for note in prepared.experiment.notes)
 
 
 @pytest.mark.parametrize("word", ["latest", "cnn/latest", "runs/cnn/latest"])

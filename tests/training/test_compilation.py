@@ -113,7 +113,7 @@ def test_every_recipe_compiles_or_notes_why_not_on_cuda(recipe, precision, workd
 
 
 def test_compile_note_is_kept_once_over_resumes(workdir, monkeypatch):
-    from didact.training.resume import resume
+    from didact.api import resume
 
     monkeypatch.setattr(compilation.torch, "compile", make_fake_compiler(forward_fails))
     monkeypatch.setattr(Trainer, "is_save_due", lambda self, gap: self.run is not None)

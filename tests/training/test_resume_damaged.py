@@ -10,10 +10,10 @@ import pytest
 
 import didact
 from didact import files
+from didact.api import resume
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 SMALL = {"data": "iris", "hidden": (4,), "epochs": 6, "batch_size": 16}
 

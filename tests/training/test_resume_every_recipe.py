@@ -12,11 +12,11 @@ import torch
 
 import didact
 from didact import files
+from didact.api import resume
 from didact.optim.factory import OPTIMIZERS
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 from helpers.smallest_runs import SMALLEST_RUNS
 
 STEPS = 9

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import didact
+from didact.api import resume
 from didact.inference.sample_images import sample_images
 from didact.registry import RECIPES
 from didact.report import page
 from didact.run import Run
 from didact.training.interrupts import Interrupted
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 SMALL = {"hidden": (8,), "latent_dim": 2, "epochs": 6, "batch_size": 256}
 

@@ -15,7 +15,7 @@ PIPE_WIDTH = 1000      # of anything else there: rows of numbers and lines of a 
 class SafeConsole(Console):
     """A rich console that escapes control characters in every string it is given, cells of tables included."""
 
-    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+    def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(escape_control(text), **options)
 
     def status(self, status: Any, **options: Any) -> Status:

@@ -52,5 +52,5 @@ def make_optimizer(
     factory = look_up("optimizer", name, OPTIMIZERS)
     if name == "nesterov" and not momentum > 0:
         raise UsageError(f"nesterov needs a momentum of more than 0, got {momentum:g}; without momentum it is sgd")
-    optimizer = factory(DEFAULT_LR[name] if lr is None else lr, weight_decay, momentum)
+    optimizer: Any = factory(DEFAULT_LR[name] if lr is None else lr, weight_decay, momentum)
     return partial(optimizer, rho=rho) if name == "sam" else optimizer

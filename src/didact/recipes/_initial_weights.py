@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from didact.adaptation.lora import add_lora, merge_lora, original_name
-from didact.errors import UsageError, shorten
+from didact.errors import UsageError, format_count, shorten
 from didact.layers.attention.variants import effective_window
 from didact.models.pretrained.weights import format_shape, read_weights, strip_prefix
 from didact.options import Aliases, Range, RunReference
@@ -135,7 +135,8 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
         name.endswith(LAYER_MARKERS) for name in model_tensors
     )
     if num_extra_layers:
-        raise UsageError(f"{path} has {num_extra_layers} more layers than this network; give --num-layers to match")
+        difference = f"{format_count(abs(num_extra_layers), 'layer')} {'more' if num_extra_layers > 0 else 'fewer'}"
+        raise UsageError(f"{path} has {difference} than this network; set --num-layers to match")
     for name, p in model_tensors.items():
         t = file_tensors[name]
         if name.endswith("wpe.weight") and t.ndim:

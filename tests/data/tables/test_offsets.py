@@ -10,6 +10,7 @@ import torch
 
 import didact
 from didact import recipes
+from didact.api import resume
 from didact.cli.main import main
 from didact.data.load import load, reload_data
 from didact.data.serialize import data_from_json, data_to_json
@@ -20,7 +21,6 @@ from didact.inference.sample_images import sample_images, save_rows
 from didact.run import Run
 from didact.training.interrupts import Interrupted
 from didact.training.loop import Trainer
-from didact.training.resume import resume
 
 NOW_S = 1_700_000_000
 DAY_S = 86_400

@@ -60,8 +60,7 @@ def _show(description: dict[str, Any]) -> None:
         print_wrapped(line, "  ")
     with_receptive_fields = any("field" in row for row in description["layers"]["rows"])
     layer_table = make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields)
-    layer_table.columns[0].no_wrap = not console.is_terminal  # a folded name cannot be searched for in a file
-    console.print(layer_table)
+    make_console().print(layer_table)  # whole in a pipe: a folded name cannot be searched for in a file
     if with_receptive_fields:
         print_wrapped(
             "field: receptive field of one output, in pixels of the image; jump: pixels between neighboring outputs; "
