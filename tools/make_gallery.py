@@ -33,7 +33,7 @@ class Picture:
 PICTURES = {
     "surface": Picture(("mlp", "--data", "moons"), 'aria-label="Decision regions"'),
     "latent": Picture(("vae", "--data", "mnist", "--latent-dim", "2", "--epochs", "4"), "Latent plane"),
-    "segmentation": Picture(("segmentation", "--data", "pennfudan"), ">Lowest loss<", "ul"),
+    "segmentation": Picture(("segmentation", "--data", "pennfudan", "--epochs", "15"), ">Lowest loss<", "ul"),
     "detection": Picture(("detection", "--data", "scatter", "--steps", "300"), ">Lowest loss<", "ul"),
     "explain": Picture(
         ("cnn", "--data", "fashion_mnist", "--steps", "300"), "<h2>test ex", "section", ("--method", "all")
@@ -66,6 +66,7 @@ def cut_element(page: str, marker: str, element: str) -> str:
     position = page.index(marker, body)
     chosen = next(m for m in elements if m.end() > position and m.start() > body)
     styles = "".join(re.findall(r"<style.*?</style>", page[:body], re.DOTALL))
+    styles += f"<style>figure svg {{ max-width: 100%; max-height: {MAX_HEIGHT - 80}px }}</style>"
     content = f"<main style='max-width:none;padding:0'>{chosen[0]}</main>"
     body_style = f"margin:0;padding:14px;width:{WIDTH}px"
     return f"<!doctype html><meta charset=utf-8>{styles}<body style='{body_style}'>{content}</body>"

@@ -16,6 +16,7 @@ from didact.api import resume
 from didact.optim.factory import OPTIMIZERS
 from didact.registry import RECIPES
 from didact.run import Run
+from didact.training.checkpoint import restore_checkpoint
 from didact.training.loop import Trainer
 from helpers.smallest_runs import SMALLEST_RUNS
 
@@ -188,15 +189,14 @@ def test_optimizer_state_is_restored_in_the_layout_of_its_weights(optimizer, wor
     options = {**SMALLEST_RUNS["cnn"], "steps": STEPS, "optimizer": optimizer, "device": "cpu"}
     run_until_killed(lambda patch: kill_at_step(patch, 5), lambda: didact.train(RECIPES["cnn"], **options))
     layouts = []
-    original = Trainer.restore
 
-    def restore(self: Trainer, checkpoint: dict[str, Any]) -> None:
-        original(self, checkpoint)
-        for weight, state in next(iter(self.train_step.optimizers.values())).state.items():
+    def restore(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
+        restore_checkpoint(trainer, checkpoint)
+        for weight, state in next(iter(trainer.train_step.optimizers.values())).state.items():
             layouts.extend((weight.stride(), value.stride()) for value in state.values() if has_shape_of(value, weight))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "restore", restore)
+        patch.setattr("didact.training.resume.restore_checkpoint", restore)
         resume(open_latest_run("cnn"))
     assert all(weight == state for weight, state in layouts)
     assert bool(layouts) == (optimizer != "sgd")  # sgd keeps nothing
