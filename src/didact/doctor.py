@@ -10,11 +10,11 @@ from typing import Any
 
 from didact.errors import format_count
 
-OPTIONAL_PACKAGES = {
+_OPTIONAL_PACKAGES = {
     "tensorboardX": "TensorBoard logs of a run (pip install 'didact[logs]')",
     "gguf": "published decoders in GGUF files (pip install 'didact[gguf]')",
 }
-REQUIRED_PACKAGES = ("numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")  # and torch, by itself
+_REQUIRED_PACKAGES = ("numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")  # and torch, by itself
 
 
 def run_checks() -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def _check_memory() -> list[dict[str, Any]]:
 
 def _check_packages() -> list[dict[str, Any]]:
     findings = []
-    for name in REQUIRED_PACKAGES:
+    for name in _REQUIRED_PACKAGES:
         is_installed = importlib.util.find_spec(name) is not None
         findings.append(
             _make_finding(
@@ -101,7 +101,7 @@ def _check_packages() -> list[dict[str, Any]]:
                 advice="" if is_installed else f"pip install {name}",
             )
         )
-    for name, purpose in OPTIONAL_PACKAGES.items():
+    for name, purpose in _OPTIONAL_PACKAGES.items():
         is_installed = importlib.util.find_spec(name) is not None
         findings.append(
             _make_finding(

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from didact.errors import UsageError, suggest_nearest
 
-MAX_ABS_VALUE = 2**63  # larger than any size, rate or seed, and than torch could hold
+_MAX_ABS_VALUE = 2**63  # larger than any size, rate or seed, and than torch could hold
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class Option:
         if isinstance(value, int | float):
             if value != value or (self.range is not None and value not in self.range):
                 raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {format_value(value)}")
-            if abs(value) >= MAX_ABS_VALUE:
+            if abs(value) >= _MAX_ABS_VALUE:
                 raise UsageError(
-                    f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got "
+                    f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {_MAX_ABS_VALUE:.3g}, got "
                     f"{format_value(value)}"
                 )
         return value

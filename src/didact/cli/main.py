@@ -32,7 +32,7 @@ VERBS = {  # module and summary of each command, in the order of --help
 }
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """A click group that imports a verb only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=_LazyGroup,
     options_metavar="",
     subcommand_metavar="COMMAND …",
     epilog="`didact COMMAND --help` and `didact train RECIPE --help` list all options.",

@@ -11,8 +11,8 @@ from didact.cli.terminal import echo, escape_control_in_json
 from didact.errors import UsageError
 from didact.options import Option, format_value, to_json_value
 
-JSON_HELP = "Print the result as JSON, alone on stdout."
-JSON_OPTION = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
+_JSON_HELP = "Print the result as JSON, alone on stdout."
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
 DEVICE_OPTION = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps.")
 RUNS_OPTION = click.option(
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder in which names of runs are looked up."
@@ -33,7 +33,7 @@ def make_output_option(help_text: str, **keywords: Any) -> Callable[[Any], Any]:
     return click.option(*names, metavar="PATH", type=click.Path(path_type=Path), help=help_text, **keywords)
 
 
-class OptionType(click.ParamType[Any]):
+class _OptionType(click.ParamType[Any]):
     """click's view of an Option, which parses its own text."""
 
     def __init__(self, option: Option):
@@ -58,7 +58,7 @@ def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
         else:
             names = [flag if flag.startswith("-") else f"--{flag}" for flag in flags]  # -j stays as it is
             parameters.append(
-                click.Option([*names, o.name], type=OptionType(o), default=None, help=o.help + default_note)
+                click.Option([*names, o.name], type=_OptionType(o), default=None, help=o.help + default_note)
             )
     return parameters
 
@@ -67,7 +67,7 @@ def parse_options(
     name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = ""
 ) -> tuple[dict[str, Any], bool]:
     """The values set on the command line by option name, and whether JSON is asked for. `--help` prints and exits."""
-    as_json = click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP)
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help=_JSON_HELP)
     help_settings = {"help_option_names": ["-h", "--help"]}
     command = click.Command(
         name,

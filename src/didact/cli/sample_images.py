@@ -10,23 +10,23 @@ if TYPE_CHECKING:
     from didact.inference.evaluate_samples import QualityScorer
     from didact.run import Run
 
-SAMPLING_OPTIONS = ("steps", "eta", "solver_order", "guidance")
-QUALITY_OPTIONS = ("classifier", "inception")
+_SAMPLING_OPTIONS = ("steps", "eta", "solver_order", "guidance")
+_QUALITY_OPTIONS = ("classifier", "inception")
 IMAGE_OPTIONS = (
     "class",
-    *SAMPLING_OPTIONS,
+    *_SAMPLING_OPTIONS,
     "inpaint",
     "keep",
     "interpolate",
     "traverse",
     "traverse_range",
     "output",
-    *QUALITY_OPTIONS,
+    *_QUALITY_OPTIONS,
 )
-TEXT_OPTIONS = ("max_tokens", "top_k", "top_p", "num_beams")
-DEFAULT_NUM_IMAGES = 64       # images or rows
-DEFAULT_NUM_COMPLETIONS = 14  # with the image and its half, two rows of eight
-DEFAULT_TRAVERSE_RANGE = 3.0
+_TEXT_OPTIONS = ("max_tokens", "top_k", "top_p", "num_beams")
+_DEFAULT_NUM_IMAGES = 64       # images or rows
+_DEFAULT_NUM_COMPLETIONS = 14  # with the image and its half, two rows of eight
+_DEFAULT_TRAVERSE_RANGE = 3.0
 
 
 def select_given(options: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def sample_to_file(run: "Run", images: Sequence[str], options: dict[str, Any], r
         raise UsageError(f"--output expects a file that ends in {suffix}, got {options['output']}")
     _check_options(run, options, is_table)
     score_quality = _make_quality_scorer(run, options, runs)
-    sampling = {name: options[name] for name in (*SAMPLING_OPTIONS, "temperature") if options[name] is not None}
+    sampling = {name: options[name] for name in (*_SAMPLING_OPTIONS, "temperature") if options[name] is not None}
     with SlowTaskProgress("sampling steps") as progress, use_progress_callback(progress):
         result_fields, samples, columns = _sample(
             run, images, options, {name: options[name] for name in ("seed", "label", "device")} | sampling
@@ -73,8 +73,9 @@ def _check_options(run: "Run", options: dict[str, Any], is_table: bool) -> None:
     """Refuse every option that would be ignored."""
     from didact.data.load import reject_options
 
-    quality_options = select_given(options, *QUALITY_OPTIONS)
-    reject_options(f"{run.folder} generates {'rows' if is_table else 'images'}", **select_given(options, *TEXT_OPTIONS))
+    quality_options = select_given(options, *_QUALITY_OPTIONS)
+    what = "rows of a table" if is_table else "images"
+    reject_options(f"{run.folder} generates {what}", **select_given(options, *_TEXT_OPTIONS))
     if options["inpaint"] is None:
         reject_options("it is for --inpaint", **select_given(options, "keep"))
     if options["traverse"] is None:
@@ -89,7 +90,7 @@ def _check_options(run: "Run", options: dict[str, Any], is_table: bool) -> None:
     if options["traverse"] is not None:
         reject_options("--traverse varies a single code", **select_given(options, "num_samples", "interpolate"))
     if is_table:
-        reject_options(f"{run.folder} generates rows of a table", **quality_options)
+        reject_options(f"{run.folder} generates {what}", **quality_options)
     if options["classifier"] is not None:
         reject_options("--classifier evaluates the samples", **select_given(options, "inception"))
 
@@ -105,11 +106,11 @@ def _sample(
 
     n, image_fields = options["num_samples"], {"images": list(images)} if images else {}
     if options["inpaint"] is not None:
-        n, keep = n or DEFAULT_NUM_COMPLETIONS, options["keep"] or "top"
+        n, keep = n or _DEFAULT_NUM_COMPLETIONS, options["keep"] or "top"
         fields = {"num_samples": n, "inpainted": options["inpaint"], "keep": keep}
         return fields, inpaint_image(run, options["inpaint"], n, keep=keep, **sampling), None
     if options["traverse"] is not None:
-        extent = options["traverse_range"] or DEFAULT_TRAVERSE_RANGE
+        extent = options["traverse_range"] or _DEFAULT_TRAVERSE_RANGE
         samples = traverse_latents(run, options["traverse"], images, extent=extent, **sampling)
         fields = {"num_samples": len(samples), "traversed": options["traverse"], "range": extent}
         return fields | image_fields, samples, GRID_SIZE
@@ -119,7 +120,7 @@ def _sample(
         samples = interpolate_latents(run, n or GRID_SIZE, images, **sampling)
         fields = {"num_samples": len(samples) // GRID_SIZE, "interpolated": True}
         return fields | image_fields, samples, GRID_SIZE
-    n = n or DEFAULT_NUM_IMAGES
+    n = n or _DEFAULT_NUM_IMAGES
     return {"num_samples": n}, sample_images(run, n, **sampling), None
 
 
@@ -128,7 +129,7 @@ def _make_quality_scorer(run: "Run", options: dict[str, Any], runs: str) -> "Qua
     from didact.inference.evaluate_samples import classifier_quality, inception_quality
     from didact.run import Run
 
-    n = options["num_samples"] or DEFAULT_NUM_IMAGES
+    n = options["num_samples"] or _DEFAULT_NUM_IMAGES
     sampling = {"label": options["label"], "device": options["device"]}
     if options["classifier"] is not None:
         return classifier_quality(run, Run.open(options["classifier"], runs), n, **sampling)

@@ -8,7 +8,7 @@ from didact.cli.sample_images import IMAGE_OPTIONS, select_given
 if TYPE_CHECKING:
     from didact.run import Run
 
-DEFAULT_NUM_TOKENS = 500
+_DEFAULT_NUM_TOKENS = 500
 
 
 def answer_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -71,4 +71,5 @@ def _get_beam_width(options: dict[str, Any]) -> int:
 
 
 def _make_generation_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {"tokens": options["max_tokens"] or DEFAULT_NUM_TOKENS, "seed": options["seed"], "device": options["device"]}
+    num_tokens = options["max_tokens"] or _DEFAULT_NUM_TOKENS
+    return {"tokens": num_tokens, "seed": options["seed"], "device": options["device"]}

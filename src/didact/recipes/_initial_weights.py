@@ -27,9 +27,9 @@ LoRARank = Annotated[
     int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora_r")
 ]
 # modules whose matrices LoRA adapts: neither embeddings nor heads
-BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")
-LAYER_MARKERS = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one per layer
-EMBEDDING_NAMES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # one row per token
+_BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")
+_LAYER_MARKERS = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one per layer
+_EMBEDDING_NAMES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # one row per token
 
 
 def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Sequence[str] = ()) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Seque
     if rank is None:
         return ()
     num_total = sum(p.numel() for p in network.parameters())
-    add_lora(network, rank=rank, target_modules=BLOCK_PREFIXES)
+    add_lora(network, rank=rank, target_modules=_BLOCK_PREFIXES)
     for name in trainable_modules:
         network.get_submodule(name).requires_grad_(True)
     num_trainable = sum(p.numel() for p in network.parameters() if p.requires_grad)
@@ -93,7 +93,7 @@ def _load_weights(
     row_pairs = [(row, source_rows[token]) for row, token in enumerate(vocab) if token in source_rows]
     for name, tensor in network.state_dict().items():
         if not name.endswith((".a", ".b")):                            # LoRA's matrices of this run start anew
-            _copy_rows(tensor, source_state[original_name(name)], row_pairs if name in EMBEDDING_NAMES else None)
+            _copy_rows(tensor, source_state[original_name(name)], row_pairs if name in _EMBEDDING_NAMES else None)
     return (f"weights of {run.folder}; {len(vocab) - len(row_pairs)} of {len(vocab):,} tokens are new",)
 
 
@@ -131,8 +131,8 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
     file_tensors = strip_prefix(read_weights(path), model_tensors)
     if missing := [name for name in model_tensors if name not in file_tensors]:
         raise UsageError(f"{path} holds no {missing[0]}, which this network has; {_missing_hint(missing)}")
-    num_extra_layers = sum(name.endswith(LAYER_MARKERS) for name in file_tensors) - sum(
-        name.endswith(LAYER_MARKERS) for name in model_tensors
+    num_extra_layers = sum(name.endswith(_LAYER_MARKERS) for name in file_tensors) - sum(
+        name.endswith(_LAYER_MARKERS) for name in model_tensors
     )
     if num_extra_layers:
         difference = f"{format_count(abs(num_extra_layers), 'layer')} {'more' if num_extra_layers > 0 else 'fewer'}"
@@ -160,7 +160,7 @@ def _missing_hint(missing: Sequence[str]) -> str:
 
 def _shape_hint(name: str) -> str:
     """Advice on a tensor of another shape."""
-    if name in EMBEDDING_NAMES:
+    if name in _EMBEDDING_NAMES:
         return "give the --embed-dim and the tokenizer that they were trained with: --tokens gpt2"
     return (
         "choose a shorter --context-length"

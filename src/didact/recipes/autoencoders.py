@@ -30,17 +30,17 @@ from didact.registry import recipe
 from didact.training.experiment import Experiment, InitContext
 from didact.training.plan import TrainingPlan
 
-Network = Annotated[Literal["dense", "conv"], "encoder and decoder: dense layers, or strided convolutions"]
-LatentDim = Annotated[int, Range(1), "latent dimension"]
-OptionalHiddenSizes = Annotated[
+_Network = Annotated[Literal["dense", "conv"], "encoder and decoder: dense layers, or strided convolutions"]
+_LatentDim = Annotated[int, Range(1), "latent dimension"]
+_OptionalHiddenSizes = Annotated[
     tuple[int, ...],
     Range(1),
     "units of each dense layer, or channels of each convolution (chosen if not given)",
 ]
-InputNoise = Annotated[
+_InputNoise = Annotated[
     float, Range(0), "denoising autoencoder: standard deviation of the Gaussian noise added to the input"
 ]
-PRETRAIN_FRACTION = 2 / 3    # of the steps of semi_supervised --fine-tune
+_PRETRAIN_FRACTION = 2 / 3    # of the steps of semi_supervised --fine-tune
 
 
 @recipe(
@@ -55,10 +55,10 @@ PRETRAIN_FRACTION = 2 / 3    # of the steps of semi_supervised --fine-tune
 def autoencoder(
     data: Data,
     *,
-    network: Network = "dense",
-    latent_dim: LatentDim = 16,
-    hidden: OptionalHiddenSizes = (),
-    input_noise: InputNoise = 0.0,
+    network: _Network = "dense",
+    latent_dim: _LatentDim = 16,
+    hidden: _OptionalHiddenSizes = (),
+    input_noise: _InputNoise = 0.0,
     mask_ratio: Annotated[
         float, Range(0, 0.95), "mask ratio: fraction of the pixels hidden from the encoder"
     ] = 0.0,
@@ -101,10 +101,10 @@ def semi_supervised(
     labels_per_class: Annotated[
         int, Range(1), "labeled training examples per class; all others are used without their labels"
     ] = 5,
-    network: Network = "dense",
-    latent_dim: LatentDim = 16,
-    hidden: OptionalHiddenSizes = (),
-    input_noise: InputNoise = 0.3,
+    network: _Network = "dense",
+    latent_dim: _LatentDim = 16,
+    hidden: _OptionalHiddenSizes = (),
+    input_noise: _InputNoise = 0.3,
     fine_tune: Annotated[
         bool, "fine-tune the encoder together with the classifier in the last third of the steps"
     ] = False,
@@ -151,7 +151,7 @@ def semi_supervised(
         budget = context.settings.epochs, context.settings.steps
         budgeted = experiment.with_budget(*budget) if any(budget) else experiment
         total = TrainingPlan.from_experiment(budgeted).total_rounds
-        pretrain_steps = round(PRETRAIN_FRACTION * total)
+        pretrain_steps = round(_PRETRAIN_FRACTION * total)
         objective.pretrain_steps.fill_(pretrain_steps)
         return (f"the encoder is fine-tuned with the classifier after {pretrain_steps:,} of {total:,} steps",)
 
@@ -171,9 +171,9 @@ def semi_supervised(
 def vae(
     data: Data,
     *,
-    network: Network = "dense",
-    latent_dim: LatentDim = 20,
-    hidden: OptionalHiddenSizes = (),
+    network: _Network = "dense",
+    latent_dim: _LatentDim = 20,
+    hidden: _OptionalHiddenSizes = (),
     likelihood: Annotated[
         Literal["bernoulli", "gaussian", "categorical"] | None,
         "likelihood p(x | z) of a pixel (bernoulli if not given)",

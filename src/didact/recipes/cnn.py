@@ -77,26 +77,26 @@ ModelName = Literal[
     "mixer_s_16",
     "mixer_b_16",
 ]
-Architecture = Annotated[ModelName, "architecture"]
+_Architecture = Annotated[ModelName, "architecture"]
 StemOption = Annotated[
     Stem,
     "first layer of a ResNet: 3×3 for small images, 7×7 for large ones (auto: that of the weights, or by the size)",
 ]
-ShortcutOption = Annotated[
+_ShortcutOption = Annotated[
     Literal["auto", "projection", "pad", "none"],
     "residual shortcut of a ResNet: auto is the model's, none a plain network",
 ]
-ImageSize = Annotated[
+_ImageSize = Annotated[
     int | None,
     Range(8, 1024),
     "side in pixels that images are resized to inside the network (if not given, only those too small for it are)",
 ]
-InitialWeights = Annotated[
+_InitialWeights = Annotated[
     str | None,
     RunReference(allow_other=True),
     "initial weights: a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet)",
 ]
-WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+_WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
 
 @recipe(
@@ -110,11 +110,11 @@ WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 def cnn(
     data: Data,
     *,
-    model: Architecture = "cnn",
-    weights: InitialWeights = None,
-    image_size: ImageSize = None,
+    model: _Architecture = "cnn",
+    weights: _InitialWeights = None,
+    image_size: _ImageSize = None,
     stem: StemOption = "auto",
-    shortcut: ShortcutOption = "auto",
+    shortcut: _ShortcutOption = "auto",
     label_smoothing: a.LabelSmoothing = 0.0,
     balance: a.Balance = "none",
     augment: a.ImageAugment = (),
@@ -142,7 +142,7 @@ def cnn(
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing, weights=class_weights)
     stem = infer_stem(weights, model, stem)
-    network, image_size, size_notes = build_resizing(
+    network, image_size, size_notes = _build_resizing(
         lambda size: build_network(model, data, likelihood.num_outputs, size=size, stem=stem, shortcut=shortcut),
         data,
         image_size,
@@ -187,7 +187,7 @@ def cnn_ablation(
         Convolution, "kind of convolution: standard, depthwise separable, dilated by 2, or deformable"
     ] = "plain",
     squeeze_excite: Annotated[bool, "squeeze-and-excitation: channel attention in each block"] = False,
-    image_size: ImageSize = None,
+    image_size: _ImageSize = None,
     augment: a.ImageAugment = (),
     lr: a.LearningRate = 1e-3,
     weight_decay: a.WeightDecay = 0.01,
@@ -201,7 +201,7 @@ def cnn_ablation(
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data)
-    network, image_size, size_notes = build_resizing(
+    network, image_size, size_notes = _build_resizing(
         lambda size: CNN(
             kernel_size=kernel_size,
             filters=channels,
@@ -232,7 +232,7 @@ def cnn_ablation(
     )
 
 
-def build_resizing(
+def _build_resizing(
     build: Callable[[tuple[int, int]], nn.Module], data: Data, image_size: int | None
 ) -> tuple[nn.Module, int | None, tuple[str, ...]]:
     """A network that resizes its input to `image_size`; without one, only if the images are too small for the network.
@@ -307,7 +307,7 @@ def load_pretrained(
 
 def _is_weights_file(location: str) -> bool:
     path = os.path.expanduser(location)
-    return Path(path).suffix in WEIGHT_SUFFIXES or os.path.isfile(path)
+    return Path(path).suffix in _WEIGHT_SUFFIXES or os.path.isfile(path)
 
 
 def infer_stem(location: str | None, model: str, stem: Stem) -> Stem:

@@ -14,8 +14,8 @@ from didact.recipes.diffusion import RECIPE_METADATA, SamplingSteps, make_experi
 from didact.registry import recipe
 from didact.training.experiment import Experiment, InitContext
 
-DEFAULT_TEACHER = "diffusion noise_schedule=linear prediction_type=velocity schedule=constant"
-TARGET_STEPS = 600  # on a small dataset
+_DEFAULT_TEACHER = "diffusion noise_schedule=linear prediction_type=velocity schedule=constant"
+_TARGET_STEPS = 600  # on a small dataset
 
 
 @recipe(
@@ -30,7 +30,7 @@ def consistency(
     from_: SourceRunOption = None,
     teacher: Annotated[
         str | None,
-        f"recipe and arguments of the teacher: read from --from, or trained first ({DEFAULT_TEACHER} if not given)",
+        f"recipe and arguments of the teacher: read from --from, or trained first ({_DEFAULT_TEACHER} if not given)",
     ] = None,
     num_intervals: Annotated[
         int, Range(2), "number of intervals of the teacher's timesteps between which consistency is enforced"
@@ -50,7 +50,7 @@ def consistency(
     18, in one 278; student in one 27.
     """
     source_run = resolve_source_run(
-        from_, teacher if from_ or teacher else DEFAULT_TEACHER, data, allowed_recipes=("diffusion",)
+        from_, teacher if from_ or teacher else _DEFAULT_TEACHER, data, allowed_recipes=("diffusion",)
     )
     teacher_objective = source_run.build_experiment(data).objective
     assert isinstance(teacher_objective, DiffusionObjective)
@@ -78,7 +78,7 @@ def consistency(
         clip_norm=clip_norm,
         epochs=epochs,
         batch_size=batch_size,
-        target_steps=TARGET_STEPS,
+        target_steps=_TARGET_STEPS,
     )
     return replace(
         experiment,

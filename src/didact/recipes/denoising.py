@@ -17,13 +17,13 @@ from didact.recipes._defaults import choose_epochs
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-DegradationKind = Annotated[Literal["noise", "blur", "grayscale"], "degradation to be undone"]
-Strength = Annotated[
+_DegradationKind = Annotated[Literal["noise", "blur", "grayscale"], "degradation to be undone"]
+_Strength = Annotated[
     float | None, Range(0, open_low=True),
     "standard deviation of the noise (0.1 if not given) or of the blur in pixels (1.5); grayscale has none",
 ]
-TARGET_STEPS = 900            # where no epochs are given
-MIN_NOISE_STD = 0.5 / 255     # half a gray level
+_TARGET_STEPS = 900            # where no epochs are given
+_MIN_NOISE_STD = 0.5 / 255     # half a gray level
 # exp(−1 / 2σ²) = 1/255: the weight of a neighboring pixel in a Gaussian of this standard deviation
 MIN_BLUR_STD = (2 * log(255)) ** -0.5
 
@@ -39,8 +39,8 @@ MIN_BLUR_STD = (2 * log(255)) ** -0.5
 def denoising(
     data: Data,
     *,
-    degradation: DegradationKind = "noise",
-    strength: Strength = None,
+    degradation: _DegradationKind = "noise",
+    strength: _Strength = None,
     channels: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the highest first"] = (16, 32, 64),
     loss: Annotated[Literal["mse", "l1"], "reconstruction loss: mean squared or mean absolute error"] = "mse",
     lr: a.LearningRate = 2e-3,
@@ -57,7 +57,7 @@ def denoising(
     min E ‖f(x̃) − x‖², x̃ a degraded x. PSNR and SSIM are of the restored images, and of the degraded ones for
     comparison.
     """
-    epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=8)
+    epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=_TARGET_STEPS, min_epochs=8)
     network = DenoisingAutoencoder(widths=channels, channels=data.shape[0], mean=data.mean, std=data.std)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Experiment(
@@ -79,7 +79,7 @@ def denoising(
 
 def _make_degradation(data: Data, kind: str, strength: float | None) -> Degradation:
     """The degradation by its name; one that would change nothing is refused."""
-    min_strength = {"noise": MIN_NOISE_STD, "blur": MIN_BLUR_STD}.get(kind, 0.0)
+    min_strength = {"noise": _MIN_NOISE_STD, "blur": MIN_BLUR_STD}.get(kind, 0.0)
     if strength is not None and strength < min_strength:
         raise UsageError(
             f"--strength of {kind} expects at least {min_strength:.2g}: less changes no gray level, got {strength:g}"

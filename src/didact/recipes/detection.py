@@ -20,16 +20,16 @@ from didact.recipes import _hyperparameters as a
 from didact.registry import create_model, recipe
 from didact.training.experiment import BudgetNote, Experiment
 
-MAX_TINY_SIDE = 128   # side of an image up to which the tiny networks are chosen
-SMALL_TRAIN_SIZE = 1_000   # with fewer training images, zoom and jitter are default augmentations too
-TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network, of another, where no epochs are given
-NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # feature maps, each with anchors of its own
-Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
-ModelSize = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)"]
-NumAnchors = Annotated[
+_MAX_TINY_SIDE = 128   # side of an image up to which the tiny networks are chosen
+_SMALL_TRAIN_SIZE = 1_000   # with fewer training images, zoom and jitter are default augmentations too
+_TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network, of another, where no epochs are given
+_NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # feature maps, each with anchors of its own
+_Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
+_ModelSize = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)"]
+_NumAnchors = Annotated[
     int, Range(1, 20), "number of anchor boxes per cell; their sizes come from the training boxes by k-means"
 ]
-BoxAugment = Annotated[
+_BoxAugment = Annotated[
     tuple[str, ...] | None,
     "augmentations of images and boxes: flip, flips (vertical too), zoom, jitter, noise (chosen from the data's "
     "size if not given)",
@@ -47,13 +47,13 @@ BoxAugment = Annotated[
 def detection(
     data: Data,
     *,
-    model: Model = "ssd",
-    model_size: ModelSize = "auto",
-    anchors: NumAnchors = 3,
+    model: _Model = "ssd",
+    model_size: _ModelSize = "auto",
+    anchors: _NumAnchors = 3,
     nms_iou: Annotated[
         float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("iou_threshold")
     ] = 0.5,
-    augment: BoxAugment = None,
+    augment: _BoxAugment = None,
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 1e-2,
@@ -71,17 +71,17 @@ def detection(
     non-maximum suppression. Measured on scatter, test split, seed 0, a minute on one core: mAP@0.5 0.880 (ssd), 0.882
     (yolo).
     """
-    is_tiny = model_size == "tiny" or (model_size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
+    is_tiny = model_size == "tiny" or (model_size == "auto" and max(data.shape[1:]) <= _MAX_TINY_SIDE)
     model_name = f"{model}_tiny" if is_tiny else model
     augment_names = (
         augment
         if augment is not None
         else ("flip",)
-        if len(data.train) >= SMALL_TRAIN_SIZE
+        if len(data.train) >= _SMALL_TRAIN_SIZE
         else ("flip", "zoom", "jitter")
     )
-    num_epochs = epochs or max(8, ceil(TARGET_STEPS[is_tiny] / ceil(len(data.train) / batch_size)))
-    anchor_sizes, notes = cluster_anchor_sizes(data, NUM_ANCHOR_MAPS[model_name], anchors)
+    num_epochs = epochs or max(8, ceil(_TARGET_STEPS[is_tiny] / ceil(len(data.train) / batch_size)))
+    anchor_sizes, notes = cluster_anchor_sizes(data, _NUM_ANCHOR_MAPS[model_name], anchors)
     augment_note = f"augmentations: {', '.join(augment_names) or 'none'}"
     note = BudgetNote(
         f"network {model_name}, {num_epochs} epochs, {augment_note}",

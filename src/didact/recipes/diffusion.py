@@ -56,8 +56,8 @@ RECIPE_METADATA: dict[str, Any] = {
     "kind": "generative",
 }
 TARGET_STEPS = 1_000  # on a small dataset
-NUM_EVALUATIONS = 5
-DEFAULT_SAMPLING_STEPS = 25
+_NUM_EVALUATIONS = 5
+_DEFAULT_SAMPLING_STEPS = 25
 
 
 @recipe(
@@ -102,7 +102,7 @@ def diffusion(
     clip_norm: a.ClipNorm = 1.0,
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
-    evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples"] = NUM_EVALUATIONS,
+    evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples"] = _NUM_EVALUATIONS,
 ) -> Experiment:
     """Diffusion model (DDPM, DDIM) with a U-Net.
 
@@ -179,7 +179,7 @@ def flow_matching(
 
 def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
     """The sampling steps; by default 25, or all timesteps if there are fewer."""
-    steps = min(DEFAULT_SAMPLING_STEPS, timesteps) if sampling_steps is None else sampling_steps
+    steps = min(_DEFAULT_SAMPLING_STEPS, timesteps) if sampling_steps is None else sampling_steps
     sampling_timesteps(timesteps, steps)
     return steps
 
@@ -229,7 +229,7 @@ def make_experiment(
     epochs: int | None,
     batch_size: int | None,
     target_steps: int = TARGET_STEPS,
-    num_evaluations: int = NUM_EVALUATIONS,
+    num_evaluations: int = _NUM_EVALUATIONS,
     large_set_lr: float = 2e-4,
 ) -> Experiment:
     """The experiment: so many steps on a small dataset, 20 epochs on a large one; few evaluations, since each samples.

@@ -34,40 +34,40 @@ from didact.training.loop import Trainer
 from didact.training.restore import load_model
 from didact.training.seeding import init_rng
 
-FineTuneMode = Annotated[
+_FineTuneMode = Annotated[
     Literal["full", "lora", "head", "scratch"],
     "what is fine-tuned: all weights, LoRA matrices, or the new head alone; or all of a network without pretraining",
 ]
-PretrainedWeights = Annotated[
+_PretrainedWeights = Annotated[
     str | None,
     RunReference(allow_other=True),
     "pretrained weights: a run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); pretrained on its own "
     "texts if not given",
 ]
-OptionalLayers = Annotated[
+_OptionalLayers = Annotated[
     int | None, Range(1), "number of Transformer blocks (the pretrained network's if not given)", Aliases("layers"),
 ]
-OptionalHeads = Annotated[
+_OptionalHeads = Annotated[
     int | None, Range(1), "number of attention heads (the pretrained network's if not given)", Aliases("heads"),
 ]
-OptionalDim = Annotated[
+_OptionalDim = Annotated[
     int | None, Range(1), "embedding dimension (the pretrained network's if not given)", Aliases("width", "d_model"),
 ]
-OptionalFFN = Annotated[
+_OptionalFFN = Annotated[
     int | None, Range(1), "feed-forward dimension (the pretrained network's if not given)", Aliases("d_ff"),
 ]
-SMALL_SHAPE = {"num_layers": 2, "num_heads": 4, "embed_dim": 64, "ffn_dim": 256}
-MINILM_SHAPE = {"num_layers": 6, "num_heads": 12, "embed_dim": 384, "ffn_dim": 1536}
+_SMALL_SHAPE = {"num_layers": 2, "num_heads": 4, "embed_dim": 64, "ffn_dim": 256}
+_MINILM_SHAPE = {"num_layers": 6, "num_heads": 12, "embed_dim": 384, "ffn_dim": 1536}
 # the fewer parameters are trained, the larger the steps may be …
-LEARNING_RATES = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}
+_LEARNING_RATES = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}
 # … and a wide network takes smaller ones
-WIDE_LR_FACTOR = 0.1
-PRETRAINING_MESSAGE = "pretraining on its own texts first"
-PRETRAINING_CONTEXT_LENGTH = 32   # words
-ShapeItems = tuple[tuple[str, Any], ...]
-PretrainedEncoder = tuple[dict[str, Tensor], Tokenizer, str]
-PRETRAINED_CACHE: dict[tuple[str, ShapeItems, int, torch.device], PretrainedEncoder] = {}
-WordToRows = Callable[[str], list[int]]   # rows of a word in the pretrained embedding
+_WIDE_LR_FACTOR = 0.1
+_PRETRAINING_MESSAGE = "pretraining on its own texts first"
+_PRETRAINING_CONTEXT_LENGTH = 32   # words
+_ShapeItems = tuple[tuple[str, Any], ...]
+_PretrainedEncoder = tuple[dict[str, Tensor], Tokenizer, str]
+_PRETRAINED_CACHE: dict[tuple[str, _ShapeItems, int, torch.device], _PretrainedEncoder] = {}
+_WordToRows = Callable[[str], list[int]]   # rows of a word in the pretrained embedding
 
 
 @recipe(
@@ -82,8 +82,8 @@ WordToRows = Callable[[str], list[int]]   # rows of a word in the pretrained emb
 def fine_tune(
     data: Data,
     *,
-    weights: PretrainedWeights = None,
-    mode: FineTuneMode = "full",
+    weights: _PretrainedWeights = None,
+    mode: _FineTuneMode = "full",
     lora_rank: Annotated[int, Range(1), OnlyWith("mode", "lora"), "LoRA rank", Aliases("lora_r")] = 8,
     labels_per_class: Annotated[int | None, Range(1), "training texts per class (all if not given)"] = None,
     pretrain_steps: Annotated[
@@ -93,10 +93,10 @@ def fine_tune(
         OnlyWith("mode", "full", "lora", "head"),
         "masked-LM pretraining steps on its own texts, where no weights are given",
     ] = 400,
-    num_layers: OptionalLayers = None,
-    num_heads: OptionalHeads = None,
-    embed_dim: OptionalDim = None,
-    ffn_dim: OptionalFFN = None,
+    num_layers: _OptionalLayers = None,
+    num_heads: _OptionalHeads = None,
+    embed_dim: _OptionalDim = None,
+    ffn_dim: _OptionalFFN = None,
     vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words"] = 10_000,
     max_length: Annotated[int, Range(1, 512), "maximum sequence length in words", Aliases("max_seq_length")] = 64,
     dropout: a.Dropout = 0.1,
@@ -152,7 +152,7 @@ def fine_tune(
         objective=make_supervised(network, likelihood),
         optimizer=make_optimizer(
             "adamw",
-            lr=lr or LEARNING_RATES[mode] * (WIDE_LR_FACTOR if dim > 256 and mode != "head" else 1.0),
+            lr=lr or _LEARNING_RATES[mode] * (_WIDE_LR_FACTOR if dim > 256 and mode != "head" else 1.0),
             weight_decay=weight_decay,
         ),
         schedule=make_schedule(schedule),
@@ -185,8 +185,8 @@ def _resolve_shape(weights: str | None, sizes: Mapping[str, int | None]) -> dict
     if len(given_sizes) == len(sizes):
         return given_sizes
     if weights is None:
-        return SMALL_SHAPE | given_sizes
-    pretrained_shape = MINILM_SHAPE if weights == "minilm" else get_run_arguments(_open_pretraining_run(weights))
+        return _SMALL_SHAPE | given_sizes
+    pretrained_shape = _MINILM_SHAPE if weights == "minilm" else get_run_arguments(_open_pretraining_run(weights))
     return {name: given_sizes.get(name, pretrained_shape[name]) for name in sizes}
 
 
@@ -215,7 +215,7 @@ def _load_pretrained(
         )
         word_to_rows = make_word_to_rows(tokenizer, "its own texts")
     elif weights == "minilm":
-        check_arguments_match(weights, MINILM_SHAPE, shape)
+        check_arguments_match(weights, _MINILM_SHAPE, shape)
         source_state, word_to_rows, note = load_minilm()
     else:
         run = _open_pretraining_run(weights)
@@ -232,7 +232,7 @@ def copy_matching_tensors(
     parameters: Mapping[str, Tensor],
     source_state: Mapping[str, Tensor],
     vocab: tuple[str, ...],
-    word_to_rows: WordToRows,
+    word_to_rows: _WordToRows,
 ) -> tuple[str, ...]:
     """Copy tensors by name: as many positions as both have; for a word its row, or the mean of its subwords' rows."""
     for name, p in parameters.items():
@@ -251,7 +251,7 @@ def copy_matching_tensors(
     return (f"{num_new:,} of {len(vocab) - 1:,} words are new",)
 
 
-def make_word_to_rows(tokenizer: Tokenizer, source_name: str) -> WordToRows:
+def make_word_to_rows(tokenizer: Tokenizer, source_name: str) -> _WordToRows:
     """Rows of the embedding of a `bert` run, whose tokens are counted from 1."""
     if isinstance(tokenizer, WordTokenizer):
         token_ids = tokenizer.token_to_id | {"<unk>": UNK_ID}
@@ -263,7 +263,7 @@ def make_word_to_rows(tokenizer: Tokenizer, source_name: str) -> WordToRows:
     )
 
 
-def load_minilm() -> tuple[dict[str, Tensor], WordToRows, str]:
+def load_minilm() -> tuple[dict[str, Tensor], _WordToRows, str]:
     """all-MiniLM-L6-v2 (Reimers & Gurevych 2019), and the subwords of its vocabulary for each word."""
     sentence_model = MiniLM()
 
@@ -284,34 +284,34 @@ def _concat_training_texts(data: Data) -> str:
 
 
 def _pretrain_cached(
-    text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
-) -> PretrainedEncoder:
+    text: str, shape: _ShapeItems, steps: int, device: torch.device, on_event: EventCallback
+) -> _PretrainedEncoder:
     """Pretrained weights; a sweep asks for the same ones again and again."""
     key = text, shape, steps, device
-    if key not in PRETRAINED_CACHE:
-        PRETRAINED_CACHE[key] = _pretrain(*key, on_event)
-    return PRETRAINED_CACHE[key]
+    if key not in _PRETRAINED_CACHE:
+        _PRETRAINED_CACHE[key] = _pretrain(*key, on_event)
+    return _PRETRAINED_CACHE[key]
 
 
 def _pretrain(
-    text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
-) -> PretrainedEncoder:
+    text: str, shape: _ShapeItems, steps: int, device: torch.device, on_event: EventCallback
+) -> _PretrainedEncoder:
     """Pretrain without a run folder: the best weights, their tokenizer, and a note with the accuracy."""
-    if (num_words := len(text.split())) <= MIN_WINDOWS * PRETRAINING_CONTEXT_LENGTH / 0.9:
+    if (num_words := len(text.split())) <= MIN_WINDOWS * _PRETRAINING_CONTEXT_LENGTH / 0.9:
         raise UsageError(
             f"{num_words} words of training texts are too few for pretraining; give --weights RUN or minilm, or --mode "
             "scratch"
         )
     data = build_language_modeling_data(
-        "texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH
+        "texts", text, kind="words", vocab_size=10_000, context_length=_PRETRAINING_CONTEXT_LENGTH
     )
     with init_rng(0):
-        experiment: Experiment = bert(data, **dict(shape), steps=steps, context_length=PRETRAINING_CONTEXT_LENGTH)
+        experiment: Experiment = bert(data, **dict(shape), steps=steps, context_length=_PRETRAINING_CONTEXT_LENGTH)
         trainer = Trainer(
             experiment,
             Settings(),
             device=device,
-            on_event=lambda _, payload: on_event("begin", {"task": PRETRAINING_MESSAGE, **payload}),
+            on_event=lambda _, payload: on_event("begin", {"task": _PRETRAINING_MESSAGE, **payload}),
         )
         scores = trainer.train().validation
     state = {

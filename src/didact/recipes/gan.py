@@ -34,20 +34,20 @@ from didact.recipes.autoencoders import require_num_classes
 from didact.registry import recipe
 from didact.training.experiment import Experiment, OptimizerFactory
 
-GeneratorLoss = Annotated[
+_GeneratorLoss = Annotated[
     Literal["non_saturating", "minimax"], "generator loss: non-saturating −log D(G(z)), or saturating log(1 − D(G(z)))"
 ]
-LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z"]
-Conditional = Annotated[
+_LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z"]
+_Conditional = Annotated[
     bool, RequiresLabels(), "class-conditional generator and discriminator, so that `sample --class` works"
 ]
-DiscriminatorSteps = Annotated[int, Range(1, 100), "discriminator steps per generator step", Aliases("n_critic")]
-DiscriminatorLearningRate = Annotated[
+_DiscriminatorSteps = Annotated[int, Range(1, 100), "discriminator steps per generator step", Aliases("n_critic")]
+_DiscriminatorLearningRate = Annotated[
     float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"
 ]
-Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one"]
-Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
-RECIPE_METADATA: dict[str, Any] = {
+_Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one"]
+_Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
+_RECIPE_METADATA: dict[str, Any] = {
     "data": "digits",
     "accepts": ("images",),
     "chapter": "generative",
@@ -55,28 +55,31 @@ RECIPE_METADATA: dict[str, Any] = {
     "abilities": ("sample", "walk"),
 }
 
-TABLE_RECIPE_METADATA = RECIPE_METADATA | {"accepts": ("images", "table"), "abilities": ("sample", "walk", "tabulate")}
+_TABLE_RECIPE_METADATA = _RECIPE_METADATA | {
+    "accepts": ("images", "table"),
+    "abilities": ("sample", "walk", "tabulate"),
+}
 
 
 @recipe(
-    **TABLE_RECIPE_METADATA,
+    **_TABLE_RECIPE_METADATA,
     sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"),
     grid={"loss": ("non_saturating", "minimax")},
 )
 def gan(
     data: Data,
     *,
-    loss: GeneratorLoss = "non_saturating",
-    latent_dim: LatentDim = 32,
-    conditional: Conditional = False,
+    loss: _GeneratorLoss = "non_saturating",
+    latent_dim: _LatentDim = 32,
+    conditional: _Conditional = False,
     hidden: Annotated[
         tuple[int, ...],
         Range(1),
         "units of the generator's layers; those of the discriminator are the reverse",
     ] = (128, 256),
-    discriminator_steps: DiscriminatorSteps = 1,
+    discriminator_steps: _DiscriminatorSteps = 1,
     lr: a.LearningRate = 1e-3,
-    lr_discriminator: DiscriminatorLearningRate = None,
+    lr_discriminator: _DiscriminatorLearningRate = None,
     beta1: Annotated[float | None, Range(0, 0.9999), "β1 of Adam (0.5 for images, 0 for tables if not given)"] = None,
     ema: a.EMADecay = 0.99,
     epochs: a.OptionalEpochs = None,
@@ -98,7 +101,7 @@ def gan(
         generator = DenseGenerator(
             shape=get_image_shape(data), latent_dim=latent_dim, widths=hidden, num_classes=num_classes
         )
-        players = GANPlayers(
+        players = _GANPlayers(
             generator, DenseDiscriminator(shape=get_image_shape(data), widths=hidden[::-1], num_classes=num_classes)
         )
     return _make_gan_experiment(
@@ -119,25 +122,25 @@ def gan(
 
 
 @recipe(
-    **RECIPE_METADATA,
+    **_RECIPE_METADATA,
     sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
     grid={"latent_dim": (32, 64, 100, 256)},
 )
 def dcgan(
     data: Data,
     *,
-    loss: GeneratorLoss = "non_saturating",
-    latent_dim: LatentDim = 100,
-    channels: Channels = 64,
-    conditional: Conditional = False,
+    loss: _GeneratorLoss = "non_saturating",
+    latent_dim: _LatentDim = 100,
+    channels: _Channels = 64,
+    conditional: _Conditional = False,
     conditioning: Annotated[
         Conditioning,
         "class conditioning of the generator: concatenated to the noise, or conditional batch normalization",
     ] = "input",
-    discriminator_steps: DiscriminatorSteps = 1,
+    discriminator_steps: _DiscriminatorSteps = 1,
     lr: a.LearningRate = 2e-4,
-    lr_discriminator: DiscriminatorLearningRate = None,
-    beta1: Beta1 = 0.5,
+    lr_discriminator: _DiscriminatorLearningRate = None,
+    beta1: _Beta1 = 0.5,
     ema: a.EMADecay = None,
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
@@ -170,7 +173,7 @@ def dcgan(
     )
 
 
-@recipe(**TABLE_RECIPE_METADATA, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"discriminator_steps": (1, 3, 5)})
+@recipe(**_TABLE_RECIPE_METADATA, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"discriminator_steps": (1, 3, 5)})
 def wgan(
     data: Data,
     *,
@@ -185,12 +188,12 @@ def wgan(
         Range(0, open_low=True),
         "weight clipping: largest absolute weight of the critic, with --lipschitz clip",
     ] = 0.01,
-    latent_dim: LatentDim = 100,
-    channels: Channels = 64,
-    conditional: Conditional = False,
-    discriminator_steps: DiscriminatorSteps = 5,
+    latent_dim: _LatentDim = 100,
+    channels: _Channels = 64,
+    conditional: _Conditional = False,
+    discriminator_steps: _DiscriminatorSteps = 5,
     lr: a.OptionalLearningRate = None,
-    lr_discriminator: DiscriminatorLearningRate = None,
+    lr_discriminator: _DiscriminatorLearningRate = None,
     ema: a.EMADecay = None,
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
@@ -224,7 +227,7 @@ def wgan(
             num_classes=num_classes,
             norm="batch" if is_clipped else "layer",
         )
-        players = GANPlayers(generator, critic)
+        players = _GANPlayers(generator, critic)
     optimizers: dict[str, OptimizerFactory] = {}
     if is_clipped:  # RMSprop: with momentum, training with clipped weights is unstable.  Arjovsky et al. 2017
         rmsprop_lr = lr or 5e-5 * (10 if len(data.train) < SMALL_TRAIN_SIZE else 1)
@@ -252,22 +255,22 @@ def wgan(
     )
 
 
-@recipe(**RECIPE_METADATA, sources=("Gaba 8.10",))
+@recipe(**_RECIPE_METADATA, sources=("Gaba 8.10",))
 def stylegan(
     data: Data,
     *,
-    latent_dim: LatentDim = 64,
-    channels: Channels = 16,
-    conditional: Conditional = False,
+    latent_dim: _LatentDim = 64,
+    channels: _Channels = 16,
+    conditional: _Conditional = False,
     style_dim: Annotated[int, Range(1), "dimension of the style vector w"] = 64,
     mapping_layers: Annotated[int, Range(1), "number of layers of the mapping network z → w"] = 3,
     channels_discriminator: Annotated[
         int, Range(1), "channels of the discriminator's first layer, doubled at each next one"
     ] = 128,
-    discriminator_steps: DiscriminatorSteps = 1,
+    discriminator_steps: _DiscriminatorSteps = 1,
     lr: a.LearningRate = 1e-3,
-    lr_discriminator: DiscriminatorLearningRate = None,
-    beta1: Beta1 = 0.0,
+    lr_discriminator: _DiscriminatorLearningRate = None,
+    beta1: _Beta1 = 0.0,
     ema: a.EMADecay = 0.99,
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
@@ -300,7 +303,7 @@ def stylegan(
     )
 
 
-class GANPlayers(NamedTuple):
+class _GANPlayers(NamedTuple):
     """Generator and discriminator, and the layout of the rows if the data are a table."""
 
     generator: nn.Module
@@ -308,7 +311,7 @@ class GANPlayers(NamedTuple):
     layout: RowLayout | None = None
 
 
-def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...], num_classes: int) -> GANPlayers:
+def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...], num_classes: int) -> _GANPlayers:
     """Two MLPs over the rows of a table; without classes, the target is one of the columns."""
     layout = RowLayout(data, joint=not num_classes, conditional=bool(num_classes))
     column_layout: dict[str, Any] = {
@@ -317,7 +320,7 @@ def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...],
         "gaps": layout.gaps.tolist(),
     }
     generator = TableGenerator(**column_layout, latent_dim=latent_dim, widths=hidden, num_classes=num_classes)
-    return GANPlayers(
+    return _GANPlayers(
         generator,
         DenseDiscriminator(shape=(layout.num_features, 1, 1), widths=hidden[::-1], num_classes=num_classes),
         layout,

@@ -19,7 +19,7 @@ from didact.recipes._initial_weights import InitialWeights, LoRARank, apply_lora
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-Architecture = Annotated[
+_Architecture = Annotated[
     Literal["gpt", "llama"],
     "architecture: GPT-2, or LLaMA (RMSNorm, rotary positions, SwiGLU, grouped-query attention)",
 ]
@@ -37,12 +37,12 @@ Window = Annotated[
     Range(1),
     "window (local), stride (strided) or k (topk) of the attention variant; 8 if not given, unused by the others",
 ]
-NumExperts = Annotated[
+_NumExperts = Annotated[
     int | None,
     Range(2, 256),
     "mixture of experts: number of feed-forward experts per block, top-2 routing (one for all tokens if not given)",
 ]
-BalanceWeight = Annotated[
+_BalanceWeight = Annotated[
     float | None,
     Range(0),
     "weight of the load-balancing loss of the experts, of each micro-batch by itself (0.01 if not given)",
@@ -64,7 +64,7 @@ TrainingSteps = Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")
 def gpt(
     data: Data,
     *,
-    model: Architecture = "gpt",
+    model: _Architecture = "gpt",
     num_layers: NumLayers = 4,
     num_heads: NumHeads = 4,
     embed_dim: EmbedDim = 128,
@@ -72,8 +72,8 @@ def gpt(
     dropout: a.Dropout = 0.0,
     attention: AttentionVariant = "full",
     window: Window = None,
-    num_experts: NumExperts = None,
-    balance_weight: BalanceWeight = None,
+    num_experts: _NumExperts = None,
+    balance_weight: _BalanceWeight = None,
     lr: a.LearningRate = 3e-3,
     weight_decay: a.WeightDecay = 0.1,
     schedule: a.Schedule = "warmup_cosine",

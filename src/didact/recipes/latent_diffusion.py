@@ -31,7 +31,7 @@ from didact.registry import recipe
 from didact.samplers.ddim import SamplingConfig
 from didact.training.experiment import Experiment, InitContext
 
-NUM_SCALE_EXAMPLES = 4096  # training images whose latents give mean and standard deviation
+_NUM_SCALE_EXAMPLES = 4096  # training images whose latents give mean and standard deviation
 
 
 @recipe(
@@ -98,7 +98,7 @@ def latent_diffusion(
 
     def initialize_weights(context: InitContext) -> tuple[str, ...]:
         note = source_run.train_or_load(autoencoder_objective, data, context)
-        batches = data.train.batches([torch.arange(min(NUM_SCALE_EXAMPLES, len(data.train)))])
+        batches = data.train.batches([torch.arange(min(_NUM_SCALE_EXAMPLES, len(data.train)))])
         objective.fit_latent_scale(data.train.decode(next(iter(batches)))["x"])
         return note, f"latents of {shape[0]} × {shape[1]} × {shape[2]} numbers, standardized"
 

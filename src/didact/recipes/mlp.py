@@ -14,7 +14,7 @@ from didact.recipes._defaults import SUPERVISED_TASKS, apply_balance, choose_bud
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-RegressionLoss = Annotated[
+_RegressionLoss = Annotated[
     Literal["auto", "mse", "l1", "huber", "gaussian"],
     "regression loss: squared, absolute, Huber, or Gaussian negative log-likelihood with a predicted standard "
     "deviation",
@@ -38,7 +38,7 @@ def mlp(
     dropout: a.Dropout = 0.2,
     norm: a.Norm = "none",
     init: a.Init = "he_normal",
-    loss: RegressionLoss = "auto",
+    loss: _RegressionLoss = "auto",
     label_smoothing: a.LabelSmoothing = 0.0,
     balance: a.Balance = "none",
     reweigh: a.Reweigh = None,

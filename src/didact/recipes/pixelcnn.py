@@ -18,10 +18,10 @@ from didact.recipes.gan import get_image_shape
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-Levels = Annotated[int, Range(2, 256), "gray levels per pixel; 2 is black and white"]
+_Levels = Annotated[int, Range(2, 256), "gray levels per pixel; 2 is black and white"]
 KernelSize = Annotated[int, Range(3, 15), "kernel size, odd"]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
-TARGET_STEPS = 1_000  # of the slower PixelRNN on a small dataset: its validation loss falls no further
+_TARGET_STEPS = 1_000  # of the slower PixelRNN on a small dataset: its validation loss falls no further
 RECIPE_METADATA: dict[str, Any] = {
     "data": "digits",
     "accepts": ("images",),
@@ -37,7 +37,7 @@ RECIPE_METADATA: dict[str, Any] = {
 def pixelcnn(
     data: Data,
     *,
-    levels: Levels = 16,
+    levels: _Levels = 16,
     channels: Annotated[int, Range(1), "channels of both stacks"] = 32,
     num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("layers")] = 5,
     kernel_size: KernelSize = 3,
@@ -80,7 +80,7 @@ def pixelcnn(
 def pixelrnn(
     data: Data,
     *,
-    levels: Levels = 16,
+    levels: _Levels = 16,
     channels: Annotated[int, Range(1), "channels of the LSTM states"] = 32,
     num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("layers")] = 2,
     conditional: Conditional = False,
@@ -119,7 +119,7 @@ def pixelrnn(
         patience=patience,
         epochs=epochs,
         batch_size=batch_size,
-        target_steps=TARGET_STEPS,
+        target_steps=_TARGET_STEPS,
     )
 
 

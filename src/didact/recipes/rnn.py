@@ -23,7 +23,7 @@ from didact.registry import recipe
 from didact.training.experiment import Experiment
 
 Cell = Annotated[Literal["lstm", "gru", "rnn"], "recurrent cell"]
-CellOrBlock = Annotated[
+_CellOrBlock = Annotated[
     Literal["lstm", "gru", "rnn", "mamba", "slstm", "mlstm"],
     "recurrent cell (RNN, LSTM, GRU), or a recurrent block: Mamba, mLSTM or sLSTM",
 ]
@@ -58,7 +58,7 @@ RecurrentInit = Annotated[
 def char_rnn(
     data: Data,
     *,
-    cell: CellOrBlock = "lstm",
+    cell: _CellOrBlock = "lstm",
     embed_dim: EmbedDim = 64,
     hidden_size: HiddenSize = 128,
     num_layers: NumLayers = 1,
@@ -112,7 +112,7 @@ def char_rnn(
 def text_rnn(
     data: Data,
     *,
-    cell: CellOrBlock = "lstm",
+    cell: _CellOrBlock = "lstm",
     embed_dim: EmbedDim = 128,
     hidden_size: HiddenSize = 128,
     num_layers: NumLayers = 1,

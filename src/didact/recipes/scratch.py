@@ -17,7 +17,7 @@ from didact.registry import recipe
 from didact.scratch import networks
 from didact.training.experiment import Experiment
 
-EngineDType = Annotated[Literal["float32", "float64"], "floating-point type of the NumPy engine"]
+_EngineDType = Annotated[Literal["float32", "float64"], "floating-point type of the NumPy engine"]
 
 
 def _sample_seed() -> int:
@@ -39,7 +39,7 @@ def scratch_manual(
     hidden: Annotated[int, Range(1), "units of the hidden layer", Aliases("hidden_size")] = 64,
     lr: a.LearningRate = 0.1,
     epochs: a.Epochs = 100,
-    dtype: EngineDType = "float64",
+    dtype: _EngineDType = "float64",
 ) -> Experiment:
     """The two-layer network of Gaba 2.7 on the NumPy engine.
 
@@ -74,7 +74,7 @@ def scratch_mlp(
     *,
     hidden: a.HiddenSizes = (256, 128),
     lr: a.LearningRate = 1e-3,
-    dtype: EngineDType = "float32",
+    dtype: _EngineDType = "float32",
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
@@ -112,7 +112,7 @@ def scratch_lenet(
     lr: a.LearningRate = 3e-3,
     epochs: a.Epochs = 20,
     batch_size: a.BatchSize = 64,
-    dtype: EngineDType = "float32",
+    dtype: _EngineDType = "float32",
 ) -> Experiment:
     """LeNet on the NumPy engine.
 
@@ -166,7 +166,7 @@ def scratch_rnn(
     lr: a.LearningRate = 5e-3,
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 300,
     batch_size: a.BatchSize = 32,
-    dtype: EngineDType = "float32",
+    dtype: _EngineDType = "float32",
 ) -> Experiment:
     """A character-level RNN, LSTM or GRU on the NumPy engine.
 
@@ -197,7 +197,7 @@ def scratch_gpt(
     lr: a.LearningRate = 3e-3,
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 300,
     batch_size: a.BatchSize = 32,
-    dtype: EngineDType = "float32",
+    dtype: _EngineDType = "float32",
 ) -> Experiment:
     """A GPT of two layers on the NumPy engine.
 

@@ -17,22 +17,22 @@ from didact.recipes._defaults import choose_epochs
 from didact.registry import create_model, recipe
 from didact.training.experiment import Experiment
 
-TARGET_STEPS = 1_350   # where no epochs are given
+_TARGET_STEPS = 1_350   # where no epochs are given
 # from so many parameters on, AdamW's rate for small networks, 5e-3, would make the loss 10⁶ at step 2
-LARGE_NUM_PARAMETERS = 5_000_000
-ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
-Architecture = Annotated[
-    ModelName,
+_LARGE_NUM_PARAMETERS = 5_000_000
+_ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
+_Architecture = Annotated[
+    _ModelName,
     "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small "
     "one",
 ]
-UNetChannels = Annotated[
+_UNetChannels = Annotated[
     tuple[int, ...] | None,
     Range(1),
     "channels at each resolution, the highest first, each half as large (the model's own if not given)",
 ]
 Norm = Annotated[Literal["none", "batch"] | None, "normalization after each convolution (the model's own if not given)"]
-MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: flip, crop, zoom, jitter, noise"]
+_MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: flip, crop, zoom, jitter, noise"]
 
 
 @recipe(
@@ -46,11 +46,11 @@ MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: fli
 def segmentation(
     data: Data,
     *,
-    model: Architecture = "unet_mini",
-    channels: UNetChannels = None,
+    model: _Architecture = "unet_mini",
+    channels: _UNetChannels = None,
     norm: Norm = None,
     dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy"] = 1.0,
-    augment: MaskAugment = ("flip",),
+    augment: _MaskAugment = ("flip",),
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 1e-2,
@@ -68,13 +68,13 @@ def segmentation(
     plus Dice. The output of unet_2015 is smaller than its input: images are padded by reflection, as in the paper.
     Pixels of class 255 are ignored.
     """
-    epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=12)
+    epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=_TARGET_STEPS, min_epochs=12)
     model_options = {name: value for name, value in (("widths", channels), ("norm", norm)) if value is not None}
     network: UNet = create_model(
         model, num_classes=data.num_classes, channels=data.shape[0], mean=data.mean, std=data.std, **model_options
     )
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    default_lr = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE_NUM_PARAMETERS else 5e-3
+    default_lr = 1e-3 if sum(p.numel() for p in network.parameters()) >= _LARGE_NUM_PARAMETERS else 5e-3
     return Experiment(
         data=data,
         objective=SegmentationObjective(

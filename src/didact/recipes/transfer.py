@@ -28,16 +28,16 @@ from didact.training.experiment import EventCallback, Experiment, InitContext, S
 from didact.training.prepare import prepare
 from didact.training.run_training import train
 
-TransferMode = Annotated[
+_TransferMode = Annotated[
     Literal["scratch", "features", "partial", "full"],
     "what is trained: a new network, the head alone, the last layers, or all layers of the pretrained one",
 ]
-DEFAULT_SETTINGS = Settings()
-DEFAULT_SOURCE = "glyphs"  # printed digits and letters: similar to digits, and generated in an instant
-MIN_STEPS = 300  # where no epochs are given: with few examples an epoch is short
+_DEFAULT_SETTINGS = Settings()
+_DEFAULT_SOURCE = "glyphs"  # printed digits and letters: similar to digits, and generated in an instant
+_MIN_STEPS = 300  # where no epochs are given: with few examples an epoch is short
 # of the optimizer's default learning rate: there are few steps, and a head is easy to train
-LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}
-SourceWeights = Annotated[
+_LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}
+_SourceWeights = Annotated[
     str,
     RunReference(allow_other=True),
     "pretrained weights: a run, a file, lite0 (ImageNet), or a dataset to pretrain on",
@@ -56,8 +56,8 @@ SourceWeights = Annotated[
 def transfer(
     data: Data,
     *,
-    mode: TransferMode = "full",
-    weights: SourceWeights = DEFAULT_SOURCE,
+    mode: _TransferMode = "full",
+    weights: _SourceWeights = _DEFAULT_SOURCE,
     model: Annotated[
         ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"
     ] = None,
@@ -102,19 +102,19 @@ def transfer(
     data = subsample_per_class(data, labels_per_class) if labels_per_class else data
     batch_size = batch_size or 32
     steps_per_epoch = ceil(len(data.train) / batch_size)
-    epochs = epochs or max(10, ceil(MIN_STEPS / steps_per_epoch))
+    epochs = epochs or max(10, ceil(_MIN_STEPS / steps_per_epoch))
     likelihood = likelihood_for(data, label_smoothing=label_smoothing)
     stem = infer_stem(weights, model, stem) if mode != "scratch" else stem
     size = (image_size, image_size) if image_size else data.shape[1:]
     network = build_network(model, data, likelihood.num_outputs, size=size, stem=stem)
-    base_lr = lr or LR_FACTORS[mode] * DEFAULT_LR[optimizer]
+    base_lr = lr or _LR_FACTORS[mode] * DEFAULT_LR[optimizer]
     initialize_weights = partial(_load_backbone, network, weights, model, max(size))
     if image_size:
         network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardize"))
     L = len(group_layers(network))
     num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
     # lite0 also chooses the architecture, in mode scratch too
-    is_ignored = mode == "scratch" and weights not in (DEFAULT_SOURCE, "lite0")
+    is_ignored = mode == "scratch" and weights not in (_DEFAULT_SOURCE, "lite0")
     ignored_note = f"--weights {weights} does nothing: --mode scratch starts from random weights"
     ignored_notes = (ignored_note,) if is_ignored else ()
     return Experiment(

@@ -39,10 +39,10 @@ from didact.recipes.gpt import (
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-FFNDim = Annotated[int, Range(1), "feed-forward dimension of each block", Aliases("d_ff")]
+_FFNDim = Annotated[int, Range(1), "feed-forward dimension of each block", Aliases("d_ff")]
 
 
-class LossMonitoredSeq2Seq(Seq2SeqObjective):
+class _LossMonitoredSeq2Seq(Seq2SeqObjective):
     """The best model by validation loss: of long sentences hardly any is translated exactly."""
 
     monitor, mode = "loss", "min"  # type: ignore[assignment]
@@ -63,7 +63,7 @@ def text_transformer(
     num_layers: NumLayers = 4,
     num_heads: NumHeads = 4,
     embed_dim: EmbedDim = 128,
-    ffn_dim: FFNDim = 512,
+    ffn_dim: _FFNDim = 512,
     norm: Annotated[
         NormPlacement, "pre-norm or post-norm: LayerNorm before each sublayer or after each residual sum"
     ] = "pre",
@@ -159,7 +159,7 @@ def bert(
     num_layers: NumLayers = 4,
     num_heads: NumHeads = 4,
     embed_dim: EmbedDim = 128,
-    ffn_dim: FFNDim = 512,
+    ffn_dim: _FFNDim = 512,
     context_length: ContextLength = 64,
     dropout: a.Dropout = 0.0,
     mlm_probability: Annotated[
@@ -226,7 +226,7 @@ def translate(
     num_layers: NumLayers = 2,
     num_heads: NumHeads = 4,
     embed_dim: EmbedDim = 128,
-    ffn_dim: FFNDim = 512,
+    ffn_dim: _FFNDim = 512,
     dropout: a.Dropout = 0.1,
     label_smoothing: a.LabelSmoothing = 0.0,
     lr: a.LearningRate = 1e-3,
@@ -255,7 +255,7 @@ def translate(
     )
     return Experiment(
         data=data,
-        objective=LossMonitoredSeq2Seq(
+        objective=_LossMonitoredSeq2Seq(
             network,
             mean_length=pair_encoder.mean_target_length,
             max_length=pair_encoder.max_target_length,

@@ -17,9 +17,9 @@ from didact.recipes import _hyperparameters as a
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-TARGET_WORDS = 1_000_000   # words read in all, where no epochs are given; at most ten epochs
-LARGE_TEXT_WORDS = 1_000_000   # with more words batches are larger, since each step updates larger tables
-NUM_PROBES = 24         # query words of the report, where none are given
+_TARGET_WORDS = 1_000_000   # words read in all, where no epochs are given; at most ten epochs
+_LARGE_TEXT_WORDS = 1_000_000   # with more words batches are larger, since each step updates larger tables
+_NUM_PROBES = 24         # query words of the report, where none are given
 
 
 @recipe(
@@ -63,8 +63,8 @@ def word2vec(
     keep_probability = compute_keep_probability(counts, subsample)
     # of the words, after subsampling
     kept_share = float((counts * keep_probability).sum() / counts.sum().clamp(min=1)) or 1.0
-    epochs = epochs or max(1, min(10, round(TARGET_WORDS / len(data.train))))
-    batch_size = batch_size or (512 if len(data.train) < LARGE_TEXT_WORDS else 2048)
+    epochs = epochs or max(1, min(10, round(_TARGET_WORDS / len(data.train))))
+    batch_size = batch_size or (512 if len(data.train) < _LARGE_TEXT_WORDS else 2048)
     return Experiment(
         data=data,
         objective=NegativeSamplingObjective(
@@ -101,4 +101,4 @@ def _choose_probes(data: Data, words: tuple[str, ...]) -> list[int]:
     if words:
         return [look_up("word in this text's vocabulary", word.lower(), word_to_index) for word in words]
     candidates = [i for word, i in word_to_index.items() if len(word) > 2 and i > 1]
-    return candidates[min(len(candidates) // 10, 50) :][:NUM_PROBES]
+    return candidates[min(len(candidates) // 10, 50) :][:_NUM_PROBES]

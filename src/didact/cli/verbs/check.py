@@ -13,8 +13,8 @@ from didact.errors import UsageError
 if TYPE_CHECKING:
     from didact.claims.registry import Outcome
 
-FILE_TYPE = click.Path(dir_okay=False, writable=True, path_type=Path)
-VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
+_FILE_TYPE = click.Path(dir_okay=False, writable=True, path_type=Path)
+_VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 
 @click.command("check")
@@ -27,7 +27,7 @@ VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
     "is enough.",
 )
 @click.option("--wrong", is_flag=True, help="Show only claims that are wrong.")
-@click.option("--html", metavar="FILE", type=FILE_TYPE, help="Write one HTML page, with the code of each check.")
+@click.option("--html", metavar="FILE", type=_FILE_TYPE, help="Write one HTML page, with the code of each check.")
 @JSON_OPTION
 def command(
     ids: tuple[str, ...],
@@ -99,7 +99,7 @@ def _show(displayed: "list[Outcome]", outcomes: "list[Outcome]") -> None:
         table.add_column(name, ratio=ratio, overflow="fold", no_wrap=ratio is None)
     table.add_column("seconds", justify="right", no_wrap=True)
     for o in displayed:
-        color = VERDICT_COLORS.get(o.verdict, "dim")
+        color = _VERDICT_COLORS.get(o.verdict, "dim")
         note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
         seconds = f"{o.seconds:.2f}" if o.seconds else ""
         stated = escape(o.statement.stated) if o.statement.has_value else f"[dim]{escape(_get_formula(o))}[/]"

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from didact.run import Run
 
 
-LINE_WIDTH = 100
-NAME_WIDTH = 21   # of the longest name of a recipe
+_LINE_WIDTH = 100
+_NAME_WIDTH = 21   # of the longest name of a recipe
 
 
 @click.command("list")
@@ -49,9 +49,9 @@ def _list_recipes(as_json: bool) -> None:
             echo(chapter, bold=True)
             for row in rows:
                 if row["chapter"] == chapter:
-                    echo(f"  {row['name']:<{NAME_WIDTH}} {row['summary']}")
-                    indent = " " * (NAME_WIDTH + 3)
-                    for line in wrap_items(row["abilities"], row["sources"], width=LINE_WIDTH - len(indent)):
+                    echo(f"  {row['name']:<{_NAME_WIDTH}} {row['summary']}")
+                    indent = " " * (_NAME_WIDTH + 3)
+                    for line in wrap_items(row["abilities"], row["sources"], width=_LINE_WIDTH - len(indent)):
                         echo(indent + line, dim=True)
         echo("\n`didact show RECIPE` says more; `didact list --data` lists the datasets.")
 

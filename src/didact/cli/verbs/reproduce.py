@@ -12,8 +12,8 @@ from didact.errors import UsageError
 if TYPE_CHECKING:
     from didact.claims.measured_table import CellVerdict, MeasuredTable, MeasurementRecord
 
-DEFAULT_SEEDS = 3
-VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
+_DEFAULT_SEEDS = 3
+_VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 
 @click.command("reproduce")
@@ -87,7 +87,7 @@ def command(
         for key, value in (("device", device), ("runs", runs), ("compile", use_compile or None))
         if value is not None
     }
-    record = _measure(table, seeds or DEFAULT_SEEDS, jobs or 1, add_seeds, settings)
+    record = _measure(table, seeds or _DEFAULT_SEEDS, jobs or 1, add_seeds, settings)
     judged_cells = judge_table(table, record)
     if save:
         from didact.claims import reproduce
@@ -199,7 +199,7 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
             escape(j.name),
             j.stated,
             escape(j.measured) + note,
-            f"[{VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]",
+            f"[{_VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]",
         )
     console = make_console()
     console.print(f"[bold]{table.citation}[/]: {escape(table.title)}\n")
