@@ -1,4 +1,4 @@
-"""What the verbs say, in the folder that a test file calls its `place`."""
+"""Run a command line in the `workdir` of a test file."""
 
 import shlex
 

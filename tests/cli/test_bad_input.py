@@ -1,5 +1,4 @@
-"""Wrong calls: each gives one line with what came and what to do, exit code 2, no traceback, and leaves every file
-as it was."""
+"""Wrong calls: each is one line with what came and what to do, exit code 2, no traceback, no file changed."""
 
 import errno
 import os
@@ -17,7 +16,7 @@ from helpers import data_zoo
 
 ROW = "size=1,colour=red"
 
-CASES = [  # the call, what the line says of what came, and the words that help
+CASES = [  # the call, what the message says of the input, and what of the remedy
     # verbs, recipes, options
     ("trian mlp", "'trian'", "did you mean 'train'?"),
     ("--jsn", "--jsn", "see didact --help"),
@@ -364,8 +363,7 @@ def workdir(zoo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read_error_line(capsys: pytest.CaptureFixture[str], *, after_progress: bool = False) -> str:
-    """What was said, which must be a single line on stderr; a training that had begun may have told of itself
-    before."""
+    """The error message, which must be a single line on stderr; a training that started may have printed before."""
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == ""
@@ -430,7 +428,7 @@ def test_full_disk_at_the_first_write_leaves_no_folder(workdir, capsys):
 
 
 def test_run_resumes_after_a_full_disk(workdir, capsys, monkeypatch):
-    """The disk is full when the first checkpoint is written; what was there stays, and the run goes on afterwards."""
+    """The disk is full when the first checkpoint is written; existing files stay, and the run resumes afterwards."""
     before, runs_before, fsync = data_zoo.fingerprint_files(workdir), list_run_folders(), os.fsync
 
     def fsync_or_fail(descriptor: int) -> None:

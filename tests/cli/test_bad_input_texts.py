@@ -1,5 +1,4 @@
-"""Texts that are empty, too long, of other bytes, words or labels than expected: each is handled, or refused in one
-line."""
+"""Texts that are empty, too long or not UTF-8, unknown words and labels: handled, or refused in one line."""
 
 import json
 import shlex
@@ -111,7 +110,7 @@ def predict_json(capsys, workdir, run, *inputs):
 
 
 def test_long_text_is_truncated_to_what_the_model_reads(workdir, capsys):
-    """A classifier reads the beginning, a network that goes on the end."""
+    """A classifier reads the beginning, a language model the end."""
     long, short = predict_json(capsys, workdir, "judge", "a fine film " * 500, "a fine film " * 2)
     assert long["probability"] == pytest.approx(short["probability"], rel=1e-5)
     long, short = predict_json(capsys, workdir, "gpt", "The class of " * 99, ("The class of " * 99)[-16:])

@@ -1,4 +1,4 @@
-"""Every verb, as people read it and as programs do: `--json` is one document, alone on stdout."""
+"""Every command, for people and with --json, which is one document, alone on stdout."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def zoo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workdir(zoo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of small tables and runs of one's own to work in."""
+    """A copy of small tables and runs to work in."""
     folder = Path(shutil.copytree(zoo_folder, tmp_path / "here", symlinks=True))
     monkeypatch.chdir(folder)
     monkeypatch.delenv("DIDACT_DATA", raising=False)
@@ -53,7 +53,7 @@ def workdir(zoo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run_cli(capsys):
-    """Run a command line that must succeed; what stands on stdout."""
+    """Run a command line that must succeed; its stdout."""
     def run(words: str, *, quiet: bool = True) -> str:
         assert main(shlex.split(words)) == 0
         out, err = capsys.readouterr()
@@ -204,7 +204,7 @@ def test_predict_reads_rows_numbers_and_texts(run_cli_json, run_cli, workdir):
     assert text["label"] in ("pos", "neg") and "label" in run_cli("predict runs/mlp/texts 'a good film'")
 
 
-def test_predict_with_passes_and_draws(run_cli_json, run_cli, workdir):
+def test_predict_with_mc_passes_and_samples(run_cli_json, run_cli, workdir):
     plain, = run_cli_json("predict runs/mlp/table size=1,colour=red")
     (row,) = run_cli_json("predict runs/mlp/table size=1,colour=red --mc-passes 200 --num-samples 50")
     assert "std" not in plain and 0 < row["std"] < 0.5
@@ -281,7 +281,7 @@ def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
 
 
 def split_option_help(text: str) -> dict[str, str]:
-    """What --help says of each option, by its flag; words that a line breaks at a hyphen are whole again."""
+    """The help text of each option by its flag; words that are broken at a hyphen are joined."""
     parts = re.split(r"\n  (?=-)", re.sub(r"(?<=\w-)\n +(?=\w)", "", text.split("Options:")[1]))
     return {part.split()[0].split(",")[0]: " ".join(part.split()) for part in parts[1:]}
 
@@ -346,7 +346,7 @@ def test_help_lists_every_verb(run_cli):
 
 
 def run_python(code: str) -> str:
-    """What a fresh interpreter prints; with compiled modules kept, as they are wherever people work."""
+    """The output of a fresh interpreter, with compiled modules in a cache, as in everyday use."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

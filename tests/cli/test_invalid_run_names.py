@@ -1,5 +1,4 @@
-"""What no folder can be called is refused as a run's name in one line, by every verb and every option that takes
-one."""
+"""Names that no folder can have are refused as names of runs, by every command and option that takes one."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""What is told while a run trains, in plain numbers and right plurals; and that `none` on the command line is heard."""
+"""Numbers, plurals and predictions as they are printed; `none` as a value on the command line."""
 
 import io
 

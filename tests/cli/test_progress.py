@@ -1,4 +1,4 @@
-"""Whoever waits for a drawing is told how far it is; and bits per dimension come with their formula."""
+"""Progress of sampling; bits per dimension come with their formula."""
 
 import io
 from math import log
@@ -24,7 +24,7 @@ def no_delay(monkeypatch):
 def test_slow_task_progress_prints_tenths_of_a_long_sampling(no_delay):
     output = io.StringIO()
     progress = TrainingProgress(Console(file=output, width=200))
-    for _ in range(2):                                           # the second begins anew
+    for _ in range(2):                                           # the second is a new task
         for step in range(1, 41):
             progress.show_sampling(step, 40)
     lines = output.getvalue().splitlines()

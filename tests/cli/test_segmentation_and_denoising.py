@@ -1,4 +1,4 @@
-"""Segmentation and denoising as people use them: train on a folder of one's own, predict, report."""
+"""Segmentation and denoising on a folder of images: train, predict, report."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def make_image_folder(root, n=24, size=(20, 28)):
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    """Two runs on one's own folder, trained from the command line."""
+    """Two runs on a folder of images, trained from the command line."""
     root = tmp_path_factory.mktemp("pixels")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)

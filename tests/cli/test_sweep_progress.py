@@ -1,5 +1,4 @@
-"""Many trainings on a screen: how far each is and how many are done, where a line can be written over; elsewhere a
-line for each."""
+"""Progress of a sweep: on a terminal a progress bar, elsewhere two lines per training."""
 
 import io
 import re
@@ -15,8 +14,7 @@ AXES = {"lr": (1e-3, 1e-2)}
 
 
 class RecordingProgress(SweepProgress):
-    """Keeps every line that was ever at the foot of the terminal: they are drawn too seldom to be found in what was
-    written."""
+    """Records every status of the progress bar, which is redrawn too seldom to show them all."""
 
     def __init__(self, console):
         super().__init__(console)

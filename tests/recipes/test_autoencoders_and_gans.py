@@ -1,4 +1,4 @@
-"""Autoencoders and games on the one loop: what their arguments change, on small data."""
+"""Autoencoders and GANs: the effect of their options on small data."""
 
 import os
 import time
@@ -136,8 +136,8 @@ def test_vae_on_mnist_reaches_the_loss_of_the_course(workdir):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
 def test_compiled_wgan_equals_eager(workdir, monkeypatch):
-    """Round by round it has the losses and gradients of the game as it stands."""
-    monkeypatch.setattr("torch._inductor.config.fallback_random", True)            # compiled draws would be others
+    """Each round has the losses and gradients of the eager one."""
+    monkeypatch.setattr("torch._inductor.config.fallback_random", True)  # compiled random numbers would differ
     eager_run, compiled_run = (didact.train(RECIPES["wgan"], steps=2, channels=8, compile=c) for c in (False, True))
     assert [row["step"] for row in eager_run.metrics if "train" in row] == [1, 2]
     for one, other in zip(eager_run.metrics, compiled_run.metrics, strict=True):
@@ -169,7 +169,7 @@ def test_pixelrnn_trains_in_two_minutes(workdir):
     start = time.process_time()
     run = didact.train(RECIPES["pixelrnn"])
     assert run.metadata["steps"] <= 1100 and time.process_time() - start < 120      # seconds of one core
-    # 2.37 where each pixel is told by itself
+    # 2.37 if pixels were independent
     assert run.metadata["test"]["bits_per_dim"] < 1.79
 
 

@@ -1,4 +1,4 @@
-"""Hidden words are filled in: `didact predict` on a run of bert, and `didact explain` for its attention."""
+"""Masked words are filled in by `didact predict` on a run of bert; `didact explain` shows its attention."""
 
 import json
 
@@ -17,7 +17,7 @@ from didact.objectives.text.masked_lm import MaskedLanguageModel
 from didact.registry import RECIPES
 
 TEXT = "the cat sat on a mat. the {} sat on a {}. the cat"          # as long as a window
-# what stands beside any word of it says what the word is
+# its neighbors determine each word
 SENTENCE_TOKENS = ("the", "cat", "sat", "on", "a", "mat", ".")
 SMALL = {"num_layers": 1, "num_heads": 2, "embed_dim": 32, "ffn_dim": 64, "context_length": 16, "device": "cpu"}
 
@@ -107,11 +107,11 @@ def test_explain_shows_the_attention_of_masked_texts(trained_run, tmp_path, caps
     )
     assert main(["explain", str(trained_run.folder), "--output", str(tmp_path), "--json"]) == 0
     worst_explanations = json.loads(capsys.readouterr().out)["explained"]
-    # those it got most wrong, hidden as they were judged
+    # those with the largest losses, masked as in the evaluation
     assert len(worst_explanations) == 6
     assert all(
         len(explanation["predicted"].split()) == explanation["tokens"].count("<mask>")
         for explanation in worst_explanations
     ) and any(explanation["predicted"] for explanation in worst_explanations)
     assert main(["explain", str(trained_run.folder), "a mat", "--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("a mat:\n")                     # nothing is asked, so nothing is said
+    assert capsys.readouterr().out.startswith("a mat:\n")                     # no mask, no prediction

@@ -1,4 +1,4 @@
-"""What is said of a budget is said of the one that is spent."""
+"""Notes about a budget are about the one that is used."""
 
 import pytest
 

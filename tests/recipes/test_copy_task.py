@@ -1,4 +1,4 @@
-"""The copy task: what is laid out, what is asked, who remembers."""
+"""The copy task: inputs and targets, which networks solve it, gates and gradient norms."""
 
 import json
 from math import log
@@ -45,9 +45,8 @@ def test_copy_inputs_and_targets():
         with_delay(load("iris"), sequence_length=2, delay=4)
 
 
-def test_with_delay_counts_duplicates_anew():
-    """Of three letters there are 512 words: all that are judged stand in training too, and each letter was drawn
-    about as often."""
+def test_with_delay_recounts_duplicates():
+    """Of three letters there are 512 words: all test words are in training too, and letters have equal frequencies."""
     short_data = with_delay(load("copies"), sequence_length=3, delay=5)
     assert short_data.duplicates == {"validation": 3000, "test": 3000} and load("copies").duplicates["test"] < 10
     assert sum(short_data.class_counts["train"]) == 3 * 14_000 and short_data.indices is not None

@@ -1,4 +1,4 @@
-"""From a folder of images with boxes to a run that is evaluated, resumed, used and reported from its folder alone."""
+"""Detection: train on a folder of images with boxes, evaluate, resume, predict, report from the run alone."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ TRAIN_OPTIONS = {"epochs": 2, "batch_size": 8, "augment": ("flips", "zoom", "jit
 
 
 def write_coco_dataset(root, n=40):
-    """Some images of the made set as files of one's own, twice as large, with COCO's annotations."""
+    """Some images of the synthetic dataset as files, twice as large, with COCO annotations."""
     data = load("scatter")
     columns = {name: column[:n] for name, column in data.test.columns.items()}
     (root / "images").mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_detection_run_is_used_without_its_data(trained_run, dataset_folder, tmp
     torch.testing.assert_close(objective.anchors, anchor_grid(maps, sizes))
 
     Image.open(dataset_folder / "images" / "0.png").resize((300, 200)).save(tmp_path / "wide.png")
-    with torch.no_grad():                                                       # make it sure of something
+    with torch.no_grad():                                                       # make it confident
         head = objective.network.heads[0] if levels == 2 else objective.network.head
         head.conv.bias.view(head.k, head.n)[:, 4] += 20
     weights = {name: v.contiguous() for name, v in objective.state_dict().items()}
@@ -112,14 +112,14 @@ def test_predict_lists_and_draws_boxes(trained_run, dataset_folder, tmp_path, ca
 
 def test_predict_suppresses_duplicate_boxes(trained_run, dataset_folder, tmp_path, capsys):
     if trained_run.metadata["arguments"]["model"] == "yolo":
-        pytest.skip("after two epochs it is sure of nothing")
+        pytest.skip("after two epochs it is not confident of anything")
     image = str(dataset_folder / "images" / "0.png")
-    box_counts = [len(predict(trained_run, [image], min_score=sure)[0]["boxes"]) for sure in (0.02, 0.99)]
+    box_counts = [len(predict(trained_run, [image], min_score=score)[0]["boxes"]) for score in (0.02, 0.99)]
     assert box_counts[0] > 2 and box_counts[1] == 0
     assert main(["predict", str(trained_run.folder), image, "--output", str(tmp_path), "--min-score", "0.02"]) == 0
-    assert capsys.readouterr().out.count("\n  ") == box_counts[0] + 1               # and where it is drawn
+    assert capsys.readouterr().out.count("\n  ") == box_counts[0] + 1               # and the file of the picture
     boxes = torch.tensor([b["box"] for b in predict(trained_run, [image], min_score=0.02)[0]["boxes"]])
-    # boxes are told to a tenth of a pixel
+    # boxes are rounded to a tenth of a pixel
     is_duplicate = metrics.box_iou(boxes, boxes).fill_diagonal_(0) > 0.52
     assert not is_duplicate.any(), "one thing is told twice"
 
@@ -129,7 +129,7 @@ def test_boxes_svg_names_an_object_once():
     detections = torch.tensor([[*box, 0.9, 1], [*box, 0.8, 0], [0.7, 0.7, 0.9, 0.9, 0.4, 0]])
     svg = draw_boxes_svg(torch.rand(3, 64, 64), torch.zeros(0, 5), detections, labels)
     assert "detected: 1 disc, 1 square" in svg and "disc 0.80" not in svg
-    assert svg.index("disc 0.40") < svg.index("square 0.90")                    # the surest is drawn last
+    assert svg.index("disc 0.40") < svg.index("square 0.90")                    # the most confident is drawn last
 
 
 def test_resumed_detection_ends_with_the_same_weights(trained_run, dataset_folder, tmp_path):

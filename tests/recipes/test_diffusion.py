@@ -1,5 +1,4 @@
-"""Diffusion and flow matching on the one loop: what their arguments change, how they are drawn from, what is
-refused."""
+"""Diffusion and flow matching: the effect of their options, sampling, errors."""
 
 from dataclasses import replace
 

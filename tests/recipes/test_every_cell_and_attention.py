@@ -1,5 +1,4 @@
-"""Mamba, xLSTM and every form of attention through the recipes: trained, resumed, made to write, explained,
-compared."""
+"""Mamba, xLSTM and every attention variant through the recipes: train, resume, generate, explain, compare."""
 
 import json
 
@@ -180,7 +179,7 @@ def book_folder(workdir):
 
 
 def load_weights_notes(name, run, **changes):
-    """What an experiment of the same size that begins with the weights of a run says of them."""
+    """The notes of an experiment of the same size that starts from the weights of a run."""
     return prepare(name, {**TINY_OPTIONS[name], **changes, "weights": str(run.folder)}).experiment.initialize_weights(
         InitContext(torch.device("cpu"))
     )

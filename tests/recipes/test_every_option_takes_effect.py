@@ -1,5 +1,4 @@
-"""No option is silently ignored: it changes what a run of a few steps keeps, or it is refused, or a note says that
-it does nothing."""
+"""No option is silently ignored: it changes a run of a few steps, is refused, or a note says that it does nothing."""
 
 import hashlib
 import json
@@ -23,11 +22,11 @@ from didact.run import Run
 from helpers.smallest_runs import SMALLEST_RUNS
 
 STEPS = 3
-MAX_ROWS = {"train": 192, "validation": 48, "test": 24}   # of the recipe's data: some of every class, soon judged
+MAX_ROWS = {"train": 192, "validation": 48, "test": 24}   # of the recipe's data: some of every class, quickly evaluated
 # of run.json; not clocks, nor what was set
 COMPARED_KEYS = ("notes", "layers", "plan", "health", "monitor", "stop_reason", "validation", "test")
 
-# Without these an option has nothing to do in the smallest training, which must then be refused or said.
+# Without these an option has no effect in the smallest training, and is refused or noted.
 REQUIRED_OPTIONS: dict[Any, dict[str, Any]] = {
     "label_dropout": {"conditional": True},
     "guidance": {"conditional": True},
@@ -63,7 +62,7 @@ REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
     "epochs": {"epochs": 1},
     "steps": {"steps": STEPS},
     "patience": {"lr": 1e-12, "steps": 12},
-    ("denoising", "patience"): {"lr": 1e-12, "epochs": 12},      # judged once an epoch
+    ("denoising", "patience"): {"lr": 1e-12, "epochs": 12},      # evaluated once an epoch
     ("segmentation", "patience"): {"lr": 1e-12, "epochs": 6},
     ("gpt", "model"): {"dropout": 0.0},
     ("transfer", "mode"): {"weights": "RUN cnn"},
@@ -74,7 +73,7 @@ REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
 OTHER_VALUES: dict[Any, list[Any]] = {
     "augment": [("noise",), ("deletion",), ()],
     "clip_norm": [1e-3],
-    "ema": [0.05],  # an average of few steps begins with a smaller decay than is asked for
+    "ema": [0.05],  # the average of the first steps has a smaller decay
     "image_size": [16],
     "kernel_size": [5],
     "patience": [1],
@@ -149,7 +148,7 @@ def train_small(recipe: str, options: dict[str, Any]) -> Run:
 
 
 def resolve_value(value: Any) -> Any:
-    """A run or a file, where one is asked for."""
+    """A run or a file, for values that name one."""
     if not isinstance(value, str):
         return value
     if value.startswith("RUN "):
@@ -219,7 +218,7 @@ def parse_options(options: str) -> dict[str, Any]:
 
 
 def try_others(recipe: str, option: Option, options: dict[str, Any]) -> tuple[bool, list[str]]:
-    """Whether some other value of the option makes another run; and what was said of those that do not."""
+    """Whether another value of the option changes the run; and the messages of those that do not."""
     messages: list[str] = []
     default_hash = fingerprint_default(recipe, json.dumps(options))
     for value in list_other_values(recipe, option, options.get(option.name, option.default)):

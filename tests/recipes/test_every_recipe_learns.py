@@ -1,4 +1,4 @@
-"""Every recipe on its own data: it learns, its abilities are those it claims, and its run can be used."""
+"""Every recipe on its own data: it learns, has the abilities it declares, and its run can be used."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ MIN_SCORES = {
     "semi_supervised": ("accuracy", 0.6, {"epochs": 8}),  # fifty labels in all
     "vae": ("psnr", 13, {"epochs": 8, "hidden": (128,)}),
     "vqvae": ("psnr", 12.5, {"epochs": 5, "channels": (16, 32)}),
-    "gan": ("class_coverage", 0.35, {"steps": 600}),  # an untrained generator draws one class of ten
+    "gan": ("class_coverage", 0.35, {"steps": 600}),  # an untrained generator covers one class of ten
     "dcgan": ("class_accuracy", 0.5, {"steps": 300, "channels": 32, "lr": 1e-3, "conditional": True}),
     "wgan": ("class_coverage", 0.65, {"steps": 120, "channels": 32, "discriminator_steps": 3}),
     "stylegan": ("class_coverage", 0.35, {"steps": 150, "channels": 8}),

@@ -1,5 +1,4 @@
-"""A folder of images for every family that draws or gives back images: without labels, too small, or of an awkward
-size."""
+"""Image folders for every generative or reconstructing recipe: without labels, too small, of an awkward size."""
 
 import numpy as np
 import pytest
@@ -52,7 +51,7 @@ SMALL = {
 
 
 def test_every_recipe_of_unlabeled_images_is_listed():
-    """Whatever learns from images and asks for no class."""
+    """All recipes that learn from images without classes."""
     assert set(SMALL) == {
         r.name for r in RECIPES.values() if "images" in r.accepts and r.kind != "supervised" and not r.tasks
     }
@@ -147,7 +146,7 @@ def test_sweep_cells_learn_from_the_same_images(workdir, num_workers):
     ) == 1
     for row in rows:
         assert evaluate(Run.open(row["run"]))["test"]["loss"] == pytest.approx(row["test"]["loss"])
-    _, rows = sweep(RECIPES["vae"], {"beta": (1.0, 2.0)}, **options)               # nobody is told a class
+    _, rows = sweep(RECIPES["vae"], {"beta": (1.0, 2.0)}, **options)               # without classes
     assert all(sum(Run.open(row["run"]).metadata["data"]["rows"].values()) == 30 for row in rows)
 
 

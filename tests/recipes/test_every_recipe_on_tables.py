@@ -1,4 +1,4 @@
-"""A person's table for every family that draws rows: new rows in its own columns and units, near the real ones."""
+"""A CSV file for every recipe that generates rows: new rows in its own columns and units, near the real ones."""
 
 import json
 from pathlib import Path
@@ -97,8 +97,9 @@ def test_samples_resemble_the_table(workdir, monkeypatch, name):
 
 
 def test_elbo_and_log_likelihood_are_near_the_truth(workdir, monkeypatch):
-    """Nats of a row in the table's own units: near what the table was made with says of its rows on average, and no
-    more."""
+    """Nats of a row in the table's own units: near the mean log density of the distribution that generated it, not
+    above.
+    """
     monkeypatch.chdir(workdir)
     age = np.arange(18, 81)
     # what lies beyond 18 and 80 was put there
@@ -111,7 +112,7 @@ def test_elbo_and_log_likelihood_are_near_the_truth(workdir, monkeypatch):
         Run.open("vae/latest").metadata["test"]["elbo"],
         Run.open("realnvp/latest").metadata["test"]["log_likelihood"],
     )
-    # 0.3: 225 rows, each with a deviation of 1.5
+    # 0.3: 225 rows, each with a standard deviation of 1.5
     assert truth - 1.5 < elbo < truth + 0.3 and truth - 1.5 < exact < truth + 0.3
 
 
@@ -161,7 +162,7 @@ def test_conditional_recipe_samples_by_class(workdir, monkeypatch):
 
 
 def test_gallery_takes_real_rows_at_random(workdir, monkeypatch):
-    """Of a sorted table the first test rows are of one kind; what stands beside drawn rows is of all kinds."""
+    """In a sorted table the first test rows are of one class; the real rows in the gallery are of all."""
     monkeypatch.chdir(workdir)
     pd.DataFrame({"x": np.arange(1000.0), "side": np.repeat(["left", "right"], 500)}).to_csv("sorted.csv", index=False)
     run = didact.train(RECIPES["realnvp"], data="sorted.csv", steps=1)
@@ -195,7 +196,7 @@ def test_recipe_learns_a_table_without_a_target(workdir, monkeypatch, capsys, na
 
 
 def test_realnvp_learns_a_bimodal_column(workdir, monkeypatch):
-    """One Gaussian gives log p = −log σ √(2πe); the truth, two of deviation 1, is known."""
+    """One Gaussian gives log p = −log σ √(2πe); the truth, two of standard deviation 1, is known."""
     monkeypatch.chdir(workdir)
     r = np.random.default_rng(0)
     x = np.where(r.random(2000) < 0.3, r.normal(-5, 1, 2000), r.normal(5, 1, 2000))

@@ -1,4 +1,4 @@
-"""BERT pretrained and then fine-tuned: where the weights come from, what learns, what words become of them."""
+"""Fine-tuning BERT: sources of the weights, trainable parameters, words and their rows."""
 
 import io
 from importlib.util import find_spec
@@ -51,7 +51,7 @@ def table_options(folder, **options):
 def test_fine_tune_copies_the_weights_and_word_embeddings_of_a_run(pretrained_runs):
     folder, runs = pretrained_runs
     prepared = prepare("fine_tune", table_options(folder, weights=str(runs["words"].folder)))
-    # read from the run, and kept
+    # read from the run, and saved
     assert {name: prepared.arguments[name] for name in TINY} == TINY
     notes = prepared.experiment.initialize_weights(InitContext(torch.device("cpu")))
     assert str(runs["words"].folder) in notes[0]

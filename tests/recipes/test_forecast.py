@@ -1,4 +1,4 @@
-"""Forecasts: windows, teacher forcing, errors in the series' own units, one's own CSV."""
+"""Forecasts: windows, teacher forcing, errors in the units of the series, CSV files."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_teacher_forcing_on_its_own_forecasts_equals_free_running(cell):
     free_forecast = network.predict_autoregressive(x, 4)
     torch.testing.assert_close(network.predict_teacher_forced(x, free_forecast), free_forecast)
     shifted_targets = free_forecast + torch.tensor([0.0, 0.0, 1.0, 0.0])
-    # the third is told only after it was asked for
+    # the third true value comes only after its forecast
     torch.testing.assert_close(network.predict_teacher_forced(x, shifted_targets)[:, :3], free_forecast[:, :3])
     assert not torch.allclose(network.predict_teacher_forced(x, shifted_targets)[:, 3], free_forecast[:, 3])
 

@@ -1,4 +1,4 @@
-"""The first adversarial networks on two moons: the gap between them stays empty."""
+"""A GAN on two moons: the gap between them stays empty."""
 
 import pytest
 import torch
@@ -29,6 +29,6 @@ def test_gan_draws_few_points_between_the_moons(tmp_path, seed):
     samples = run.load("gallery")["sampled rows"]
     distances = torch.cdist(samples[:, :2], real["x"])
     distances[samples[:, 2:].argmax(1)[:, None] != real["y"]] = torch.inf
-    # 0.06 and 0.02 measured; with momentum, judged 25 times, 0.16
+    # 0.06 and 0.02 measured; with momentum, evaluated 25 times, 0.16
     assert (distances.amin(1) > 0.1).float().mean() < 0.12
     assert run.metadata["test"]["frechet"] < 0.12

@@ -1,4 +1,4 @@
-"""New sums are guessed no better than by chance when the training sums are known, and right much later."""
+"""Grokking: new sums are at chance level when the training sums are memorized, and right much later."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A trained run goes on with another text, whole or through LoRA's thin matrices."""
+"""A trained run continues on another text, fully or by LoRA."""
 
 import pytest
 import torch

@@ -1,5 +1,4 @@
-"""Recurrent recipes from the command's point of view: trained, evaluated, resumed, predicted, on known and on one's
-own texts."""
+"""Recurrent recipes on the command line: train, evaluate, resume, predict, on known and on own texts."""
 
 import json
 
@@ -39,7 +38,7 @@ def test_char_rnn_learns_a_text_file(workdir):
     # a text that repeats; 15 characters by chance
     assert run.metadata["test"]["perplexity"] < 1.5
     assert has_same_scores(run.metadata["test"], evaluate(run)["test"])
-    (workdir / "book.txt").unlink()                                              # the run is enough to go on
+    (workdir / "book.txt").unlink()                                              # the run needs it no more
     predictions = predict(run, ["or not to b", "that is the que"])
     assert [a["label"] for a in predictions] == ["e", "s"]
     page = report.write_report(run).read_text()

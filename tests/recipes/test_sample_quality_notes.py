@@ -1,5 +1,4 @@
-"""What a Fréchet distance is of, of how many and of which split, and whose eyes the other scores are: told with
-every model that draws."""
+"""Notes on sample quality: what a Fréchet distance is of, of how many samples, and which classifier scores them."""
 
 import re
 from dataclasses import replace
@@ -27,7 +26,7 @@ TINY_OPTIONS = {
 
 
 def split_notes(notes):
-    """Names of metrics -> what is said of them."""
+    """Names of metrics -> their note."""
     return {name: words for names, _, words in (note.partition(": ") for note in notes) for name in names.split(", ")}
 
 

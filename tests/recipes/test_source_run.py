@@ -1,5 +1,4 @@
-"""Runs that begin with another one: consistency and latent diffusion. What they take over, what they keep, what is
-refused."""
+"""Recipes with a source run, consistency and latent diffusion: what is taken over, saved and refused."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reuse of a trained network: what moves, what stays, where it may come from, and that it pays."""
+"""Transfer learning: which layers are trained, where weights come from, that it pays."""
 
 import shutil
 from importlib import import_module
@@ -226,7 +226,7 @@ def save_large_stem_network(path="large.safetensors"):
 
 
 def test_first_layer_is_that_of_the_weights(workdir):
-    """Digits of 8 pixels would have a first layer 3×3: drawn at random, and frozen so."""
+    """For digits of 8 pixels the first layer would be 3×3, which would stay random and frozen."""
     large_network = save_large_stem_network()
     options = {"weights": "large.safetensors", "model": "cifar_resnet8", "labels_per_class": 2}
     prepared = prepare_with_weights(transfer, {**options, "mode": "features"})

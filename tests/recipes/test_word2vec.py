@@ -1,5 +1,4 @@
-"""Word vectors from the command's point of view: learned, shown, searched, and given to other networks to begin
-with."""
+"""Word vectors on the command line: learned, reported, searched, and used by other networks."""
 
 from importlib.util import find_spec
 from itertools import permutations
@@ -46,7 +45,7 @@ def test_word2vec_learns_a_text_file_and_a_csv(workdir):
     (workdir / "book.txt").write_text("the cat drinks milk.\n\nthe dog chews bones.\n\n" * 200)
     run = didact.train(RECIPES["word2vec"], data="book.txt", **TINY_OPTIONS)
     assert load_run_vectors(run).most_similar(["cat"], n=2)[0][0] in {"drinks", "milk"}
-    (workdir / "book.txt").unlink()                                                # the run is enough to go on
+    (workdir / "book.txt").unlink()                                                # the run needs it no more
     assert load_run_vectors(run).most_similar(["dog"], n=2)[0][0] in {"chews", "bones"}
     rows = [f"{'good fine' if i % 2 else 'bad poor'} film,{'yes' if i % 2 else 'no'}" for i in range(300)]
     (workdir / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
@@ -66,7 +65,7 @@ def test_word2vec_refuses_unknown_words_and_tables():
 
 
 def load_embedding(recipe, **arguments):
-    """The embedding after what the run begins with, its words, and what was told."""
+    """The initialized embedding, its words and the notes."""
     experiment = prepare(recipe, arguments).experiment
     notes = experiment.initialize_weights(InitContext(torch.device("cpu")))
     return experiment.objective.network.embedding.weight.detach(), experiment.data.feature_names, notes

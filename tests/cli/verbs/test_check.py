@@ -1,4 +1,4 @@
-"""didact check, as a person types it."""
+"""`didact check`: verdicts, filters, the HTML page."""
 
 import json
 
@@ -62,8 +62,7 @@ def test_check_shows_both_sides(capsys):
 
 
 def test_claim_without_a_value_does_not_look_empty(tmp_path, capsys):
-    """C1.1 is a claim without a value: its check says in the table what is compared, and the page leaves the line
-    out."""
+    """C1.1 is a claim without a value: the table shows the formula that is checked, the page leaves the line out."""
     (s,) = select_statements(["C1.1"])
     assert not s.has_value
     assert main(["check", "C1.1"]) == 0

@@ -1,4 +1,4 @@
-"""didact graph and didact gradcheck, as a person types them."""
+"""`didact graph` and `didact gradcheck`."""
 
 import json
 import xml.etree.ElementTree as ET

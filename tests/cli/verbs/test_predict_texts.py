@@ -1,5 +1,4 @@
-"""What `didact predict` and `didact explain` are given is a text where the run reads texts, and never looked up
-among files."""
+"""`didact predict` and `didact explain` on text models: an input is a text, never the name of a file."""
 
 import json
 from pathlib import Path

@@ -92,7 +92,7 @@ def image_pair(workdir, monkeypatch):
 
 
 def test_interpolation_between_two_images_passes_both(image_pair, run_cli):
-    """Both ends are what the run gives back of the images: near to their own, far from the other."""
+    """Both ends are the reconstructions of the images: near their own, far from the other."""
     run = Run.open("vae/latest", "good")
     images = interpolate_latents(run, 0, ["seven.png", "one.png", "seven.png"])
     assert images.shape == (16, 1, 8, 8) and torch.equal(images[7], images[8]) and torch.equal(images[0], images[15])
@@ -125,7 +125,7 @@ def test_traversal_starts_from_an_image(image_pair, run_cli):
 
 @pytest.mark.parametrize(("name", "runs"), [("vae", "good"), ("vae", "runs"), ("vqvae", "runs")])
 def test_predict_reconstructs_an_image(image_pair, run_cli, name, runs):
-    """Of a conditional VAE too, which is not told the class here: as the class that explains the image best."""
+    """Also by a conditional VAE without a class: as the class that explains the image best."""
     assert "restored back/seven-restored.png" in run_cli(f"predict {name}/latest --runs {runs} seven.png --output back")
     with Image.open("back/seven-restored.png") as image:
         assert image.size == (8, 8)

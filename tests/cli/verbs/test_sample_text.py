@@ -1,4 +1,4 @@
-"""didact sample on a run that writes."""
+"""`didact sample` on language models."""
 
 import io
 import json

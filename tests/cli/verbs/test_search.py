@@ -1,4 +1,4 @@
-"""didact search: lines by meaning, words by nearness, and its mistakes in one line."""
+"""`didact search`: lines by meaning, nearest words, errors in one line."""
 
 import json
 from importlib.util import find_spec

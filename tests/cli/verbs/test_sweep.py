@@ -1,5 +1,4 @@
-"""`didact sweep`: ranked by a metric that no axis enters; damaged results are refused
-(Gaba, table 9.1)."""
+"""`didact sweep`: ranked by a metric that no axis enters (Gaba, table 9.1); damaged results are refused."""
 
 import json
 
