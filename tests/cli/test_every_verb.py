@@ -282,7 +282,7 @@ def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
 
 def split_option_help(text: str) -> dict[str, str]:
     """The help text of each option by its flag; words that are broken at a hyphen are joined."""
-    parts = re.split(r"\n  (?=-)", re.sub(r"(?<=\w-)\n +(?=\w)", "", text.split("Options:")[1]))
+    parts = re.split(r"\n  (?=-)", re.sub(r"(?<=\w-)\n +(?=\w)", "", text.partition("\nOptions:")[2]))
     return {part.split()[0].split(",")[0]: " ".join(part.split()) for part in parts[1:]}
 
 
@@ -292,7 +292,7 @@ def test_help_shows_type_default_and_description_of_every_option(run_cli, name):
     for option in known_options(RECIPES[name]).values():
         block = help_blocks[f"--{option.flag}"]
         assert option.help and option.help in block
-        assert option.kind is bool or option.value_syntax in block
+        assert option.kind is bool or option.value_syntax in block or " | ".join(map(str, option.choices)) in block
         assert option.default in (None, ()) or f"[default: {option.default_text}]" in block, block
 
 

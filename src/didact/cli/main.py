@@ -54,7 +54,7 @@ class _LazyGroup(click.Group):
     options_metavar="",
     subcommand_metavar="COMMAND …",
     epilog="`didact COMMAND --help` and `didact train RECIPE --help` list all options.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="didact %(version)s")
 def didact() -> None:

@@ -1,7 +1,8 @@
 """Options of the command line, read off a recipe's signature, and how results are printed."""
 
+import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from didact.cli.terminal import echo, escape_control_in_json
 from didact.errors import UsageError
 from didact.options import Option, format_value, to_json_value
 
+HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_MAX_METAVAR_LENGTH = 40
 _JSON_HELP = "Print the result as JSON, alone on stdout."
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
 DEVICE_OPTION = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps.")
@@ -40,10 +43,34 @@ class _OptionType(click.ParamType[Any]):
         self.option, self.name = option, option.value_syntax
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return self.option.value_syntax
+        return "NAME" if _has_long_syntax(self.option) else self.option.value_syntax
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self.option.parse(value) if isinstance(value, str) else value
+
+
+def _has_long_syntax(option: Option) -> bool:
+    """Many choices are listed in the help text, where lines can break, not as the metavar."""
+    return option.kind is not bool and len(option.value_syntax) > _MAX_METAVAR_LENGTH
+
+
+class _RecipeCommand(click.Command):
+    """A command with the options of a recipe first and those of every recipe in a section of their own."""
+
+    def __init__(self, *args: Any, own_names: Collection[str] = (), **keywords: Any):
+        super().__init__(*args, **keywords)
+        self.own_names = own_names
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options of every recipe": []}
+        for param in self.get_params(ctx):
+            is_own = not self.own_names or param.name in self.own_names
+            if (record := param.get_help_record(ctx)) is not None:
+                sections["Options" if is_own else "Options of every recipe"].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
@@ -57,23 +84,32 @@ def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
             parameters.append(click.Option([*names, o.name], is_flag=True, default=None, help=o.help + default_note))
         else:
             names = [flag if flag.startswith("-") else f"--{flag}" for flag in flags]  # -j stays as it is
-            parameters.append(
-                click.Option([*names, o.name], type=_OptionType(o), default=None, help=o.help + default_note)
-            )
+            choices = f": {' | '.join(map(str, o.choices))}" if _has_long_syntax(o) and o.choices else ""
+            help_text = o.help + choices + default_note
+            parameters.append(click.Option([*names, o.name], type=_OptionType(o), default=None, help=help_text))
     return parameters
 
 
 def parse_options(
-    name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = ""
+    name: str,
+    options: Mapping[str, Option],
+    arguments: list[str],
+    *,
+    about: str,
+    own_names: Collection[str] = (),
+    usage: str = "",
 ) -> tuple[dict[str, Any], bool]:
-    """The values set on the command line by option name, and whether JSON is asked for. `--help` prints and exits."""
+    """The values set on the command line by option name, and whether JSON is asked for. `--help` prints and exits.
+
+    In the help, options of `own_names` come first.
+    """
     as_json = click.Option(["--json", "as_json"], is_flag=True, help=_JSON_HELP)
-    help_settings = {"help_option_names": ["-h", "--help"]}
-    command = click.Command(
+    command = _RecipeCommand(
         name,
         params=[*_make_click_options(options.values()), as_json],
-        help=about,
-        context_settings=help_settings,
+        help=inspect.cleandoc(about),
+        own_names=own_names,
+        context_settings=HELP_SETTINGS,
         options_metavar=f"{usage} [--option value …]".strip(),
     )
     context = command.make_context(name, arguments)

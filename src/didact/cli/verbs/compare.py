@@ -28,7 +28,11 @@ def command(arguments: tuple[str, ...]) -> None:
     }
     options = {**known_options(recipe), **own_options}
     user_options, as_json = parse_options(
-        f"didact compare {recipe.name}", options, list(arguments[1:]), about=command.help or ""
+        f"didact compare {recipe.name}",
+        options,
+        list(arguments[1:]),
+        about=command.help or "",
+        own_names={*recipe.options, *own_options},
     )
     settings = {name: user_options.pop(name) for name in own_options if name in user_options}
     comparison = compare_engines(recipe, user_options, **settings)

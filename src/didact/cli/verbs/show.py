@@ -19,7 +19,11 @@ def command(arguments: tuple[str, ...]) -> None:
     name = parse_recipe_name("show", arguments)
     recipe = get_recipe(name)
     user_options, as_json = parse_options(
-        f"didact show {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or ""
+        f"didact show {name}",
+        known_options(recipe),
+        list(arguments[1:]),
+        about=recipe.function.__doc__ or "",
+        own_names=recipe.options,
     )
     description = describe_recipe(recipe, user_options)
     print_result(description, as_json, lambda: _show(description))

@@ -1,5 +1,6 @@
 """didact sweep RECIPE axis=value,value …"""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,14 @@ def command(arguments: tuple[str, ...]) -> None:
         ),
     }
     axes_text = " ".join(f"{name}={format_value(values)}" for name, values in recipe.grid.items())
-    about = f"{command.help}\n\nThe grid of {recipe.name}, if none is given: {axes_text or 'none'}"
+    about = inspect.cleandoc(command.help or "")
+    about += f"\n\nDefault grid of {recipe.name}: {axes_text or 'none'}"
     user_options, as_json = parse_options(
         f"didact sweep {recipe.name}",
         known_options(recipe) | own_options,
         [w for w in arguments[1:] if w not in grid],
         about=about,
+        own_names={*recipe.options, *own_options},
         usage="axis=value,value…",
     )
     axes = read_axes(recipe, grid)

@@ -21,7 +21,11 @@ def command(arguments: tuple[str, ...]) -> None:
     name = parse_recipe_name("train", arguments)
     recipe = get_recipe(name)
     user_options, as_json = parse_options(
-        f"didact train {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or ""
+        f"didact train {name}",
+        known_options(recipe),
+        list(arguments[1:]),
+        about=recipe.function.__doc__ or "",
+        own_names=recipe.options,
     )
     run_with_progress(lambda on_event: train(recipe, on_event=on_event, **user_options), as_json)
 
