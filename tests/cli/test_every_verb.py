@@ -385,6 +385,6 @@ def test_import_costs_a_quarter_of_torch_at_most():
         print((b - a + d - c) / (c - b), (b - a) / (c - b))
     """
     run_python(code)  # compiles
-    shares = [tuple(map(float, run_python(code).split())) for _ in range(2)]
+    shares = [tuple(map(float, run_python(code).split())) for _ in range(6)]  # the least: others use the cores too
     assert min(full_share for full_share, _ in shares) < 0.25  # every recipe and every family of networks
     assert min(package_share for _, package_share in shares) < 0.05
