@@ -67,7 +67,7 @@ def test_captured_graph_counts_kl_warmup_steps(accumulate):
     ).experiment
     t = Trainer(experiment, Settings(), device=torch.device("cuda"))
     t.train()
-    assert t.train_step.graph is not None and experiment.objective.taken.item() == 10
+    assert t.train_step.graph is not None and experiment.objective.steps_taken.item() == 10
 
 
 def test_captured_graph_draws_new_dropout_and_noise_in_every_replay():

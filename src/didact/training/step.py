@@ -1,6 +1,7 @@
 """One round of training: every player's steps, eagerly, or captured once and replayed as a CUDA graph."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -85,7 +86,8 @@ class TrainStep:
             self._capture_graph(stored, batch_sizes)
             self._replay(stored)
         elif self.capture and self.graph is None:
-            self._run_on_side_stream(stored, batch_sizes)
+            with self._on_side_stream():  # as CUDA graphs require of the warm-up rounds
+                self.run_round(stored, batch_sizes)
         else:
             self.run_round(stored, batch_sizes)
             self.gradients_outside_graph = True
@@ -97,7 +99,9 @@ class TrainStep:
         if not self.compiled_losses:
             return []
         rng_state = self.streams.get_state()
-        with preserve_state(self.objective):
+        # a compiled graph keeps the nodes that accumulate gradients, and these the stream on which they were made: on
+        # the default stream a later capture would fail
+        with preserve_state(self.objective), self._on_side_stream():
             batch = self.decode_and_augment(stored)
             micro, _ = self._micro_batches(batch, len(next(iter(batch.values()))))[0]
             for player in self.players:
@@ -232,12 +236,16 @@ class TrainStep:
             and all(can_capture_step(optimizer) for optimizer in self.optimizers.values())
         )
 
-    def _run_on_side_stream(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """A round on a side stream, as CUDA graphs require of the warm-up rounds."""
+    @contextmanager
+    def _on_side_stream(self) -> Iterator[None]:
+        """A side stream that waits for the current one and is waited for; without CUDA nothing."""
+        if self.precision.device.type != "cuda":
+            yield
+            return
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self.run_round(stored, batch_sizes)
+            yield
         torch.cuda.current_stream().wait_stream(stream)
 
     def _capture_graph(self, stored: list[Batch], batch_sizes: list[int]) -> None:
