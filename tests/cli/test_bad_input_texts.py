@@ -30,7 +30,7 @@ def workdir(tmp_path_factory):
     (folder / "latin.txt").write_bytes("café ".encode("latin-1") * 900)
     (folder / "half.tsv").write_text("a cat\tun chat\n" * 20 + "a dog\t\n")
     (folder / "lone.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + "a film,perhaps\n")
-    (folder / "unsure.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + "a film,\n")
+    (folder / "unsure.csv").write_text("review,liked\n" + "a film,\n" * 40 + PRAISE)
     (folder / "bare").mkdir()
     (folder / "bare" / "notes.rst").write_text("no text that is read")
     (folder / "silent.csv").write_text("review,liked\n" + ",yes\n,no\n" * 20)
@@ -89,8 +89,8 @@ def workdir(tmp_path_factory):
         ),
         (
             "train text_rnn --data unsure.csv --text review --target liked",
-            "missing in 1 of 41 rows, first in line 42",
-            "fill it in",
+            "missing in 40 of 41 rows, first in line 2",
+            "at least two classes",
         ),
         ("train fine_tune --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
     ],

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from didact.data.datasets.archives import read_decompressed, read_tar_members, read_zip_members
-from didact.data.tables.csv_reader import read_csv
+from didact.data.tables.read_table import read_table
 from didact.errors import UsageError
 
 COMPRESSORS = {"gz": gzip.compress, "xz": lzma.compress}
@@ -56,9 +56,9 @@ def read_bin_members(path):
 
 # of each format a sound file and its reader
 FORMATS = {
-    "csv": ("t.csv", TABLE, read_csv),
-    "csv.gz": ("t.csv.gz", gzip.compress(TABLE), read_csv),
-    "csv.xz": ("t.csv.xz", lzma.compress(TABLE), read_csv),
+    "csv": ("t.csv", TABLE, read_table),
+    "csv.gz": ("t.csv.gz", gzip.compress(TABLE), read_table),
+    "csv.xz": ("t.csv.xz", lzma.compress(TABLE), read_table),
     "gz": ("t.gz", gzip.compress(TABLE), read_decompressed),
     "xz": ("t.xz", lzma.compress(TABLE), read_decompressed),
     "tar": ("t.tar", make_tar(TABLE, "w"), read_all_members),
@@ -125,7 +125,7 @@ def test_damaged_compressed_csv_is_named(tmp_path, pack):
         + b"\xff\xff\xff"
         + compressed_table[len(compressed_table) // 2 + 3 :]
     )
-    assert f"t.csv.{pack} is damaged or cut short" in get_read_error(read_csv, path)
+    assert f"t.csv.{pack} is damaged or cut short" in get_read_error(read_table, path)
 
 
 def test_encrypted_zip_is_refused(tmp_path):
@@ -172,10 +172,10 @@ def test_unpacked_bytes_limit_must_be_a_number(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_UNPACKED_BYTES", "2 GB")
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(TABLE))
-    assert get_read_error(read_csv, path) == "DIDACT_UNPACKED_BYTES expects a number of bytes, got '2 GB'"
+    assert get_read_error(read_table, path) == "DIDACT_UNPACKED_BYTES expects a number of bytes, got '2 GB'"
 
 
 def test_read_csv_reads_an_uncompressed_file_named_gz(tmp_path):
     (tmp_path / "t.csv").write_bytes(TABLE)
     (tmp_path / "t.csv.gz").write_bytes(TABLE)
-    assert read_csv(tmp_path / "t.csv.gz").equals(read_csv(tmp_path / "t.csv"))
+    assert read_table(tmp_path / "t.csv.gz").equals(read_table(tmp_path / "t.csv"))

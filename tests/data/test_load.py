@@ -127,11 +127,11 @@ def test_reload_data_refuses_changed_files(table_path, image_folder):
     ("iris", {"target": "species"}, "--target does not apply: 'iris' is a known dataset"),
     ("own.csv", {"size": 3}, "--size does not apply"),
     ("pics", {"text": "a"}, "--text does not apply"),
-    ("own.xlsx", {}, "neither a table"),
+    ("own.docx", {}, "neither a table"),
 ])
 def test_load_refuses_unknown_data_and_options(table_path, image_folder, monkeypatch, name_or_path, options, message):
     monkeypatch.chdir(table_path.parent)
-    (table_path.parent / "own.xlsx").write_bytes(b"PK")
+    (table_path.parent / "own.docx").write_bytes(b"PK")
     with pytest.raises(UsageError, match=message) as error:
         load(name_or_path, **options)
     assert "\n" not in str(error.value)

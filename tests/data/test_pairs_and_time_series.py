@@ -121,7 +121,7 @@ def test_load_series_reads_a_csv(tmp_path):
     (tmp_path / "odd.csv").write_text("warmth\n" + "1\n" * 29 + "inf\n")
     for bad_input, message in (
         ("1,2", "a window is 30 values of 'warmth', got 2"),
-        ("warm", "expected a CSV file or values separated by commas"),
+        ("warm", "expected a file or values separated by commas"),
         ("no.csv", "cannot read no.csv .No such file"),
         ("1," * 29 + "nan", "the values of 'warmth' must be finite, but number 30 is nan in '1,"),
         ("1," * 29 + "-inf", "number 30 is -inf"),

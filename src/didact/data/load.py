@@ -20,8 +20,8 @@ from didact.data.images.coco_voc import FORMAT_MARKERS, read_head
 from didact.data.images.image_folder import load_image_folder
 from didact.data.images.masks import is_segmentation_folder, load_segmentation_folder
 from didact.data.images.resize import resize_dataset
-from didact.data.tables.csv_reader import is_csv_path
 from didact.data.tables.table import load_table
+from didact.data.tables.table_file import TableFile, is_table_path
 from didact.data.tables.target import Task
 from didact.data.text.classification import load_text_table
 from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
@@ -76,9 +76,19 @@ def _is_folder(files: FolderTree) -> bool:
     return files.root.is_dir()
 
 
-def _is_csv_for(kind: str) -> Callable[[FolderTree, ReadOptions], bool]:
-    """Whether a CSV file is to be read as this kind: the recipe accepts it, and accepts no tables."""
-    return lambda files, o: is_csv_path(files.root.name) and kind in o.accepts and "table" not in o.accepts
+def _is_table(files: FolderTree) -> bool:
+    """Whether it is the file of a table, and not of annotations of images."""
+    return is_table_path(str(files.root)) and not _is_folder(files) and not _is_annotation_file(files.root)
+
+
+def _is_annotation_file(path: Path) -> bool:
+    marks = FORMAT_MARKERS.get(path.suffix.lower(), ())
+    return bool(marks) and all(mark in read_head(path) for mark in marks)
+
+
+def _is_table_for(kind: str) -> Callable[[FolderTree, ReadOptions], bool]:
+    """Whether a table is to be read as this kind: the recipe accepts it, and accepts no tables."""
+    return lambda files, o: _is_table(files) and kind in o.accepts and "table" not in o.accepts
 
 
 # the first that can read a path reads it
@@ -126,21 +136,21 @@ READERS = (
         "series",
         "a time series",
         ("target",),
-        can_read=_is_csv_for("series"),
+        can_read=_is_table_for("series"),
         read=lambda files, o: load_series(files.root, target=o.target),
     ),
     Reader(
         "pairs",
         "a file of sentence pairs",
         (),
-        can_read=_is_csv_for("pairs"),
+        can_read=_is_table_for("pairs"),
         read=lambda files, o: load_pairs(files.root, seed=o.seed, indices=o.indices, kind=o.tokens),
     ),
     Reader(
         "text",
         "a table",
         ("target", "task", "text"),
-        can_read=lambda files, o: is_csv_path(files.root.name) and o.text is not None,
+        can_read=lambda files, o: _is_table(files) and o.text is not None,
         read=lambda files, o: load_text_table(
             files.root,
             text=str(o.text),
@@ -155,9 +165,15 @@ READERS = (
         "table",
         "a table",
         ("target", "task"),
-        can_read=lambda files, o: is_csv_path(files.root.name),
+        can_read=lambda files, o: _is_table(files),
         read=lambda files, o: load_table(
-            files.root, target=o.target, task=o.task, seed=o.seed, indices=o.indices, run_data=o.run_data
+            files.root,
+            target=o.target,
+            task=o.task,
+            seed=o.seed,
+            allow_unlabeled=o.allow_unlabeled,
+            indices=o.indices,
+            run_data=o.run_data,
         ),
     ),
 )
@@ -240,7 +256,7 @@ def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str,
 def _read_path(name_or_path: str, options: ReadOptions) -> Data:
     """One's own files, by the first reader that can read them."""
     path = os.path.expanduser(name_or_path)
-    if not os.path.exists(path):
+    if not path or not TableFile.parse(path).exists():
         raise UsageError(_explain_missing(name_or_path))
     files = FolderTree(path)
     reader = next((reader for reader in READERS if reader.can_read(files, options)), None)
@@ -267,14 +283,14 @@ def _explain_missing(name_or_path: str) -> str:
 
 def _explain_unreadable(name_or_path: str, path: Path) -> str:
     """Why no reader reads a file."""
-    if any(mark in read_head(path) for mark in FORMAT_MARKERS.get(path.suffix.lower(), ())):
+    if _is_annotation_file(path):
         return (
             f"{name_or_path} holds annotations of images: give the folder that holds it and the images, --data "
             f"{path.parent}"
         )
     return (
-        f"{name_or_path} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as "
-        "CSV"
+        f"{name_or_path} is neither a table (.csv, .xlsx, .ods, .json, .jsonl, .parquet, .feather), a text (.txt) nor "
+        "a folder of images; save it as CSV"
     )
 
 

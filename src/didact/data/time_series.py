@@ -14,9 +14,10 @@ from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, MissingSplit, TensorSplit
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.tables.columns import to_numeric_or_none
-from didact.data.tables.csv_reader import dataset_name, is_csv_path, read_csv
 from didact.data.tables.imputation import fill_forward
 from didact.data.tables.offsets import MAX_FLOAT32
+from didact.data.tables.read_table import read_table
+from didact.data.tables.table_file import STANDARD_INPUT, dataset_name, is_table_path
 from didact.errors import UsageError, suggest_nearest
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ class SeriesEncoder:
         return list(map(str, inputs)), {"x": torch.tensor(rows)[..., None]}
 
     def parse_values(self, text: Given) -> list[float]:
-        if isinstance(text, Path) or is_csv_path(text):
+        if isinstance(text, Path) or text == STANDARD_INPUT or is_table_path(text):
             return _read_column(Path(text), self.column)[0]
         try:
             numbers = [float(value) for value in text.split(",")]
         except ValueError:
-            raise UsageError(f"expected a CSV file or values separated by commas, got {text!r}") from None
+            raise UsageError(f"expected a file or values separated by commas, got {text!r}") from None
         return _require_finite(numbers, self.column, text)
 
     def spec(self) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def with_horizon(data: Data, *, window: int = DEFAULT_WINDOW, horizon: int = 1) 
 
 def load_series(path: Path, *, target: str | None = None, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
     """A CSV file: the named column or the last numeric one, in the order of a column of dates or else of the rows."""
-    frame = read_csv(path, min_columns=1)
+    frame = read_table(path, min_columns=1)
     numeric = [str(name) for name in frame.columns if to_numeric_or_none(frame[name]) is not None]
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
@@ -149,7 +150,7 @@ def load_series(path: Path, *, target: str | None = None, window: int = DEFAULT_
 
 def _read_column(path: Path, column: str) -> tuple[list[float], list[str]]:
     """A column of numbers in the order of time, missing ones filled, and notes."""
-    frame, notes = _sort_by_time(read_csv(path, min_columns=1))
+    frame, notes = _sort_by_time(read_table(path, min_columns=1))
     if column not in frame.columns:
         raise UsageError(f"{path} has no column {column!r}; {suggest_nearest(column, map(str, frame.columns))}")
     numbers = to_numeric_or_none(frame[column])

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 import didact
 from didact.data.core import SPLITS
 from didact.data.tables.columns import CategoricalColumn, NumericColumn
-from didact.data.tables.csv_reader import read_csv
+from didact.data.tables.read_table import read_table
 from didact.data.tables.table import TableEncoder, load_table
 from didact.data.tables.target import read_target
 from didact.errors import UsageError
@@ -52,7 +52,7 @@ def test_table_encoder_equals_scikit_learn(tmp_path):
     )
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
-    _, from_file = TableEncoder.from_frame(read_csv(path), "ill")
+    _, from_file = TableEncoder.from_frame(read_table(path), "ill")
     torch.testing.assert_close(from_file, x)
 
 
@@ -145,7 +145,7 @@ def test_rare_words_in_an_integer_column_are_missing_values(tmp_path):
     data = load_table(path)
     assert data.feature_names == ("rooms", "rooms missing")
     assert any("'rooms' holds 3 cells not read as a number, first 'n.v.t.' in line 7" in note for note in data.notes)
-    assert read_target(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")  # in a target they are a class
+    assert read_target(read_table(path), "rooms")[2] == (*"1234567", "n.v.t.")  # in a target they are a class
     assert isinstance(
         TableEncoder.from_frame(pd.DataFrame({"a": ["1", "2", "x", "y"] * 20, "y": 0}), "y")[0].columns[0],
         CategoricalColumn,
@@ -165,7 +165,7 @@ def test_class_named_like_a_missing_value_is_refused(tmp_path, word):
     path = write_file(tmp_path, "x,y\n" + "".join(f"{i},{(word, 'mild')[i % 2]}\n" for i in range(40)))
     with pytest.raises(UsageError, match=f"missing in 20 of 40 rows, first in line 2 \\('{word}' is read as missing"):
         load_table(path, target="y")
-    with pytest.raises(UsageError, match="first in line 3; fill it in"):
+    with pytest.raises(UsageError, match="first in line 3; without them, 't' holds 2 examples"):
         load_table(write_file(tmp_path, "x,y\n1,a\n2,\n3,b\n"), target="y")
 
 
@@ -267,7 +267,7 @@ def test_read_target_infers_the_task(values, task, labels):
 
 BAD_TABLES = {
     "no value in target": ("a,y\n1,\n2,\n3,\n", "holds no value"),
-    "missing target": ("a,y\n" + "1,0\n2,1\n" * 5 + "3,\n4,\n", "missing in 2 of 12 rows, first in line 12"),
+    "missing target": ("a,y\n" + "1,0\n" * 10 + "3,\n4,\n", "missing in 2 of 12 rows, first in line 12; without"),
     "one class": ("a,y\n" + "1,k\n2,k\n" * 5, "'y' is 'k' in every row"),
     "constant number": ("a,y\n" + "1,3.5\n2,3.5\n" * 5, "'y' is '3.5' in every row"),
     "rare class": ("a,y\n" + "1,k\n2,l\n" * 5 + "1,m\n", r"too few of: 'm' \(1\)"),

@@ -1,5 +1,6 @@
-"""Published files: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip archives."""
+"""Published files: plain, .gz, .xz or .bz2 alike; idx, CIFAR's binary records, tar and zip archives."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -21,7 +22,7 @@ from torch import Tensor
 from didact.data.core import Given
 from didact.errors import UsageError
 
-_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_GZIP_MAGIC, _XZ_MAGIC, _BZIP2_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh", b"PK\x03\x04"
 REPLACE_ADVICE = "delete it or put a whole one in its place"
 _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 _MAX_UNPACKED_BYTES = 2 * 2**30    # of a file, where DIDACT_UNPACKED_BYTES does not say
@@ -54,6 +55,8 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
         why = (str(error) or type(error).__name__).split("\n")[0]
         raise UsageError(f"{path} is damaged or cut short ({why}); {REPLACE_ADVICE}") from error
     except OSError as error:
+        if error.errno is None:                 # bz2, of damaged bytes
+            raise UsageError(f"{path} is damaged or cut short ({error}); {REPLACE_ADVICE}") from error
         hint = "" if isinstance(error, FileNotFoundError | IsADirectoryError) else "; check its permissions"
         raise UsageError(f"cannot read {path} ({error.strerror or error}){hint}") from error
 
@@ -125,7 +128,8 @@ def _open_decompressed(path: Path) -> Iterator[BinaryIO]:
     with wrap_read_errors(path):
         with path.open("rb") as file:
             start = file.read(len(_XZ_MAGIC))
-        opens: Any = gzip.open if start.startswith(_GZIP_MAGIC) else lzma.open if start.startswith(_XZ_MAGIC) else None
+        openers: dict[bytes, Any] = {_GZIP_MAGIC: gzip.open, _XZ_MAGIC: lzma.open, _BZIP2_MAGIC: bz2.open}
+        opens = next((opens for magic, opens in openers.items() if start.startswith(magic)), None)
         source = path.open("rb") if opens is None else io.BufferedReader(_Decompressed(path, opens(path)), _CHUNK_BYTES)
     with source as stream:
         yield stream
@@ -166,6 +170,18 @@ def read_zip_members(path: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
         wanted = [member for member in archive.infolist() if member.filename.endswith(suffixes)]
         _refuse_large(path, sum(member.file_size for member in wanted))     # members never decompress to more
         return {PurePosixPath(member.filename).name: archive.read(member) for member in wanted}
+
+
+def read_zip_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """One file of an open zip archive."""
+    _refuse_large(path, member.file_size)               # a member never decompresses to more
+    with wrap_read_errors(path):
+        return archive.read(member)
+
+
+def check_unpacked_size(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse an archive whose files together decompress to more than the limit."""
+    _refuse_large(path, sum(member.file_size for member in archive.infolist()))
 
 
 def parse_idx(raw: bytes, name: str = "this") -> Tensor:

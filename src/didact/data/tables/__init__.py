@@ -1,6 +1,8 @@
-"""Tables: CSV files of numbers and categories.
+"""Tables: files of numbers and categories.
 
-    csv_reader       cells, delimiters, line numbers          decimal_commas   1,5 or 2,471
+    read_table       a file of any format as a data frame     table_file       names, sheets, standard input
+    csv_reader       cells, delimiters, line numbers          typed_formats    workbooks, JSON, Parquet, Arrow
+    encodings        UTF-16, Windows-1252 and others          decimal_commas   1,5 or 2,471
     table            load_table; TableEncoder: rows to features
     columns          numeric and categorical columns, inferred and encoded
     target           the column to predict: classes, a number, several labels
@@ -10,7 +12,7 @@
 """
 
 from didact.data.tables.columns import CategoricalColumn, NumericColumn
-from didact.data.tables.csv_reader import read_csv
+from didact.data.tables.read_table import read_table
 from didact.data.tables.row_decoder import decode_rows, rows_to_csv
 from didact.data.tables.table import TableEncoder, load_table
 
@@ -20,6 +22,6 @@ __all__ = [
     "TableEncoder",
     "decode_rows",
     "load_table",
-    "read_csv",
+    "read_table",
     "rows_to_csv",
 ]

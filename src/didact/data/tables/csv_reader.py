@@ -6,8 +6,8 @@ import json
 import re
 import warnings
 from array import array
-from codecs import BOM_UTF8
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,119 +18,66 @@ from numpy.typing import NDArray
 
 from didact.data.checks import summarize_list
 from didact.data.core import SourceLocator
-from didact.data.datasets.archives import read_decompressed
-from didact.data.tables.decimal_commas import infer_comma, strip_commas
+from didact.data.tables.encodings import decode_to_utf8
 from didact.data.tables.imputation import MISSING_VALUES, is_missing
+from didact.data.tables.table_file import TableFile
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
 
-_CSV_SUFFIXES = (".csv", ".tsv")
-TABLE_SUFFIXES = tuple(suffix + compression for suffix in _CSV_SUFFIXES for compression in ("", ".gz", ".xz"))
 _DELIMITERS = ",;\t|"
 _SNIFFED_CHARS = 100_000     # characters in which the delimiter is looked for
 _SAMPLED_ROWS = 100          # rows that decide whether a column is tried as numbers
 _MAX_EXACT = 2**53           # whole numbers up to this one are exact in double precision
 
 
-def is_csv_path(text: str) -> bool:
-    """Whether a name is that of a CSV file, existing or not."""
-    return Path(text.lower().removesuffix(".gz").removesuffix(".xz")).suffix in _CSV_SUFFIXES
+@dataclass(frozen=True)
+class RawTable:
+    """A table as its file has it: cells of text, or numbers, by column; the line or row of each."""
+
+    columns: "dict[str, Series]"
+    lines: "Sequence[int] | NDArray[np.int64]"
+    delimiter: str = ""
+    notes: tuple[str, ...] = ()
+    unit: str = "line"                   # what `lines` counts
 
 
-def dataset_name(path: Path) -> str:
-    """The name of the data: the file's name up to the first dot."""
-    return path.name.split(".")[0] or path.name
-
-
-def read_csv(
-    path: Path,
-    *,
-    min_columns: int = 2,
-    comma_meanings: Mapping[str, str] | None = None,
-    text_columns: Collection[str | int] | None = None,
-) -> "DataFrame":
-    """A CSV file as a data frame. Its index holds the lines of the file, so that messages can name them.
-
-    Cells are text, missing values NaN. With `text_columns` (names or positions) only these are: any other column whose
-    cells are all numbers or missing is float64, parsed without a Python string for each cell.
-    Fewer than `min_columns` columns are probably separated by something else: refused. `comma_meanings` are those of a
-    table read before. `attrs` holds, by column, "commas" (their meaning) and "missing" (the first word that is read as
-    missing), and "notes".
-    """
-    import pandas as pd
-
-    raw = _read_utf8(path)
+def read_csv_cells(
+    file: TableFile, *, min_columns: int = 2, text_columns: Collection[str | int] | None = None
+) -> RawTable:
+    """The cells of a CSV file. With `text_columns` (names or positions) any other column whose cells are all numbers
+    or missing is float64 or int64, parsed without a Python string for each cell."""
+    raw, note = read_utf8(file)
     delimiter = sniff_delimiter(raw.lstrip(b"\r\n")[: 4 * _SNIFFED_CHARS].decode(errors="ignore"))
-    layout = _scan_rows(path, raw, delimiter, min_columns, text_columns)
-    columns, numeric = _parse_columns(path, raw, delimiter, layout)
-    cells: dict[str, Any] = {}
-    meanings, first_missing, notes = dict(comma_meanings or {}), dict[str, str](), list[str]()
-    for i, name in enumerate(layout.names):
-        column = columns[i]
-        if i in numeric:
-            cells[name] = column
-            continue
-        missing_words = {word for word in column.unique() if is_missing(word)}
-        if delimiter != "," and name not in meanings:      # there a comma may be a decimal point
-            meanings[name], note = infer_comma(name, [word.strip() for word in column if word not in missing_words])
-            notes += [note] if note else []
-        first_missing[name] = _find_first_word(column, missing_words)
-        cells[name] = _clean_text(column, missing_words, meanings.get(name, ""))
-    frame = pd.DataFrame(cells, copy=False)
-    frame.index = pd.Index(layout.lines)
-    frame.attrs = {"commas": meanings, "missing": first_missing, "notes": notes}
-    if layout.names[0] == "column 1" and _counts_from_0(to_numeric(frame["column 1"])):
-        return frame.drop(columns="column 1")  # the row numbers that pandas writes
-    return frame
+    layout = _scan_rows(file.path, raw, delimiter, min_columns, text_columns)
+    columns = _parse_columns(file.path, raw, delimiter, layout)
+    named_columns = {name: columns[i] for i, name in enumerate(layout.names)}
+    return RawTable(named_columns, layout.lines, delimiter, (note,) if note else ())
 
 
-def _counts_from_0(numbers: "Series") -> bool:
-    """Whether these are 0, 1, 2, … less a constant."""
-    return bool(np.array_equal(numbers - numbers.iloc[0], np.arange(len(numbers))))
-
-
-def _find_first_word(column: "Series", words: Collection[str]) -> str:
-    """The first cell that is one of these words and not blank."""
-    is_word = column.isin([word for word in words if word.strip()])
-    return column.iloc[int(is_word.argmax())].strip() if is_word.any() else ""
-
-
-def _clean_text(column: "Series", missing_words: Collection[str], comma_meaning: str) -> "Series":
-    """Cells of text with None for missing values, and without commas in numbers."""
-    import pandas as pd
-
-    if not missing_words and not comma_meaning:
-        return column
-    is_absent = column.isin(list(missing_words))
-    cells = [None if no else strip_commas(word, comma_meaning) for word, no in zip(column, is_absent, strict=True)]
-    return pd.Series(cells, index=column.index, dtype=object)
-
-
-def make_line_locator(path: Path, lines: "Sequence[int] | Index") -> SourceLocator:
+def make_line_locator(path: Path, lines: "Sequence[int] | Index", unit: str = "line") -> SourceLocator:
     """Locate a row by the line of the file on which it begins. Only the lines are held: the cells may be freed."""
-    return lambda row: f"{path.name}, line {lines[row]}"
+    return lambda row: f"{path.name}, {unit} {lines[row]}"
 
 
 def read_text(path: Path) -> str:
-    """The file as UTF-8 text, decompressed where it is compressed."""
-    return _read_utf8(path).decode()
+    """The file as text, decompressed where it is compressed."""
+    return read_utf8(TableFile.parse(path))[0].decode()
 
 
-def _read_utf8(path: Path) -> bytes:
-    """The bytes of a file of UTF-8 text, decompressed, without a byte order mark."""
-    raw = read_decompressed(path).removeprefix(BOM_UTF8)
-    if not raw or raw.isspace():
-        raise UsageError(f"{path} is empty: expected a line of column names and rows below it")
-    if b"\0" in raw:
-        raise UsageError(f"{path} is not a text file: expected a CSV table, saved as UTF-8")
-    try:
-        raw.decode()
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path} is not UTF-8 text (line {line}): save the table as CSV in UTF-8") from None
-    return raw
+def read_utf8(file: TableFile) -> tuple[bytes, str]:
+    """The bytes of a text file as UTF-8, decompressed, without a byte order mark; a note on another encoding."""
+    raw = file.read_bytes()
+    decoded = decode_to_utf8(raw)
+    if decoded is None:
+        raise UsageError(
+            f"{file.path} is not a text file, or in no common encoding: expected a table; save it as CSV in UTF-8"
+        )
+    text, encoding = decoded
+    if not text or text.isspace():
+        raise UsageError(f"{file.path} is empty: expected a line of column names and rows below it")
+    return text, f"the file is in {encoding}, not in UTF-8: read as such" if encoding else ""
 
 
 def sniff_delimiter(text: str) -> str:
@@ -163,14 +110,7 @@ def _scan_rows(
     """Check that every row has a cell for each column. One row at a time: nothing but its line is held."""
     numbered_rows = _iter_rows(path, raw, delimiter)
     _, header = next(numbered_rows)
-    names = [name.strip() or f"column {i}" for i, name in enumerate(header, 1)]
-    if len(names) < min_columns:
-        raise UsageError(f"{path} has only one column, {names[0]!r}: expected columns separated by , ; tab or |")
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate:
-        raise UsageError(f"{path} has two columns named {duplicate!r}: give each its own name")
-    if all(is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
-        raise UsageError(f"the first line of {path} must name the columns, got numbers: {summarize_list(names)}")
+    names = check_names(path, header, min_columns)
     lines, sample = array("q"), list[list[str]]()
     for line, row in numbered_rows:
         if len(row) != len(names):
@@ -189,6 +129,20 @@ def _scan_rows(
         i for i, name in enumerate(names) if name not in texts and all(_is_number_or_missing(row[i]) for row in sample)
     )
     return _Layout(names, np.array(lines), tuple(numeric))
+
+
+def check_names(path: Path, header: Sequence[str], min_columns: int, separators: str = ", ; tab or |") -> list[str]:
+    """The names of columns without spaces around them; refused where one occurs twice, or where they are numbers."""
+    names = [name.strip() or f"column {i}" for i, name in enumerate(header, 1)]
+    if len(names) < min_columns:
+        hint = f": expected columns separated by {separators}" if separators else ": expected at least two"
+        raise UsageError(f"{path} has only one column, {names[0]!r}{hint}")
+    duplicate = next((name for name, count in Counter(names).items() if count > 1), None)
+    if duplicate:
+        raise UsageError(f"{path} has two columns named {duplicate!r}: give each its own name")
+    if all(is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
+        raise UsageError(f"the first line of {path} must name the columns, got numbers: {summarize_list(names)}")
+    return names
 
 
 def _iter_rows(path: Path, raw: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -218,8 +172,8 @@ def _open_text(raw: bytes) -> io.TextIOWrapper:
 
 def _parse_columns(
     path: Path, raw: bytes, delimiter: str, layout: _Layout
-) -> tuple[dict[int, "Series"], set[int]]:
-    """The columns by position, and which of them are numbers; the others are text.
+) -> dict[int, "Series"]:
+    """The columns by position: numbers, or else text.
 
     pandas parses the cells. Where it finds other rows than the csv module (stray quotation marks), the latter counts.
     """
@@ -229,14 +183,14 @@ def _parse_columns(
     parsed = _parse_cells(raw, delimiter, layout, positions, layout.numeric)
     if parsed is None:
         rows = [row for _, row in _iter_rows(path, raw, delimiter)][1:]
-        return dict(pd.DataFrame(rows, columns=positions, dtype=object).items()), set()
-    numeric = {i for i in layout.numeric if _is_exact(parsed[i])}
+        return dict(pd.DataFrame(rows, columns=positions, dtype=object).items())
+    numeric = {i for i in layout.numeric if is_exact(parsed[i])}
     columns = dict(parsed.items())
     if others := [i for i in layout.numeric if i not in numeric]:
         texts = _parse_cells(raw, delimiter, layout, others, ())
         assert texts is not None               # the same rows as before
         columns.update(texts.items())
-    return columns, numeric
+    return columns
 
 
 def _parse_cells(
@@ -272,7 +226,7 @@ def _parse_cells(
     return cells if len(cells) == len(layout.lines) else None
 
 
-def _is_exact(column: "Series") -> bool:
+def is_exact(column: "Series") -> bool:
     """Whether these are numbers that no reading rounds in another way and no message has to quote: of at most 2⁵³."""
     import pandas as pd
 

@@ -4,7 +4,6 @@
     category  -> one 0/1 feature for each of its values
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from didact.data.build import Examples, build_data, split_indices
-from didact.data.checks import summarize_list, validate
+from didact.data.checks import summarize_list
 from didact.data.core import Batch, Data, Decode, Given
 from didact.data.tables.columns import (
     CategoricalColumn,
@@ -25,17 +24,11 @@ from didact.data.tables.columns import (
     describe_numbers,
     infer_column,
 )
-from didact.data.tables.csv_reader import (
-    dataset_name,
-    is_csv_path,
-    is_number,
-    make_line_locator,
-    parse_row,
-    read_csv,
-    to_numeric,
-)
+from didact.data.tables.csv_reader import is_number, make_line_locator, parse_row, to_numeric
 from didact.data.tables.decimal_commas import strip_commas
-from didact.data.tables.target import Offsets, Task, choose_target, read_target, target_columns
+from didact.data.tables.read_table import read_table
+from didact.data.tables.table_file import STANDARD_INPUT, TableFile, dataset_name, is_table_path
+from didact.data.tables.target import Offsets, Task, choose_target, read_labeled_rows, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
 if TYPE_CHECKING:
@@ -48,21 +41,24 @@ def load_table(
     target: str | None = None,
     task: Task | None = None,
     seed: int = 0,
+    allow_unlabeled: bool = False,
     indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
 ) -> Data:
-    """A CSV file as Data. Medians and categories are those of the training rows alone.
+    """A table as Data. Medians and categories are those of the training rows alone.
 
-    Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note
-    says why: enough for a model of the joint distribution; a recipe that needs a target refuses in those words.
-    `run_data`: the data of a run that is loaded again.
+    Rows whose target is missing are left out. Where no target is named (or "": none) and the last column cannot be one,
+    all columns are inputs and the first note says why: enough for a model of the joint distribution; a recipe that
+    needs a target refuses in those words. `allow_unlabeled`: the recipe needs none, so that a last column with gaps is
+    an input. `run_data`: the data of a run that is loaded again.
     """
-    frame = read_csv(path, min_columns=1, text_columns=target_columns(target))
+    frame = read_table(path, min_columns=1, text_columns=target_columns(target))
     name, offsets = dataset_name(path), get_stored_offsets(run_data)
     try:
         target_name, notes = choose_target(frame, target, path)
-        values = read_target(frame, target_name, task, offsets)
-        validate(name, len(values.y), {"y": values.y}, task=values.task, class_names=values.class_names)
+        if target is None and allow_unlabeled and frame[target_name].isna().any():
+            raise UsageError(f"the last column, {target_name!r}, lacks values: it is an input like the others")
+        frame, values = read_labeled_rows(frame, target_name, name, task, offsets)
     except UsageError as why:
         if target or task:
             raise
@@ -82,7 +78,7 @@ def load_table(
         target=target_name,
         target_offset=values.offset,
         encoder=encoder,
-        locator=make_line_locator(path, frame.index),
+        locator=make_line_locator(path, frame.index, frame.attrs["unit"]),
         notes=(*notes, values.note, *frame.attrs["notes"], *encoder.notes),
     )
     return build_data(examples, indices=indices)
@@ -120,10 +116,14 @@ def _load_without_target(
         feature_names=encoder.feature_names,
         target="",
         encoder=encoder,
-        locator=make_line_locator(path, frame.index),
+        locator=make_line_locator(path, frame.index, frame.attrs["unit"]),
         notes=(reason, *frame.attrs["notes"], *encoder.notes),
     )
     return build_data(examples, indices=indices)
+
+
+def _exists(text: Given) -> bool:
+    return TableFile.parse(text).exists()
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class TableEncoder:
         return torch.from_numpy(np.concatenate([column.encode(frame[column.name]) for column in self.columns], axis=1))
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
-        """CSV files, or single rows written `a=1,b=2` or as JSON objects."""
+        """Tables in files, or single rows written `a=1,b=2` or as JSON objects."""
         named_frames = list(self._read_frames(inputs))
         return [name for names, _ in named_frames for name in names], {
             "x": torch.cat([self.encode(frame) for _, frame in named_frames])
@@ -207,8 +207,9 @@ class TableEncoder:
 
         commas = {c.name: c.comma_meaning for c in self.columns if isinstance(c, NumericColumn) and c.comma_meaning}
         for text in inputs:
-            if isinstance(text, Path) or (is_csv_path(text) and ("=" not in text or os.path.exists(text))):
-                frame = read_csv(
+            is_file = text == STANDARD_INPUT or (is_table_path(str(text)) and ("=" not in str(text) or _exists(text)))
+            if isinstance(text, Path) or is_file:
+                frame = read_table(
                     Path(text),
                     min_columns=min(2, len(self.columns)),
                     comma_meanings=commas,

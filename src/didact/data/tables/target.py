@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from didact.data.checks import summarize_list
+from didact.data.checks import summarize_list, validate
 from didact.data.tables.columns import MAX_CLASS_NUMBERS, describe_rounding, to_numeric_or_none, to_strings
 from didact.data.tables.csv_reader import to_numeric
 from didact.data.tables.offsets import MAX_FLOAT32, describe_offset, find_offset, subtract_offset
@@ -57,6 +58,40 @@ def choose_target(
         if name not in columns:
             raise UsageError(f"{path} has no column {name!r} to be the target; {suggest_nearest(name, columns)}")
     return target, ()
+
+
+def read_labeled_rows(
+    frame: "DataFrame", target: str, name: str, task: Task | None = None, offsets: Offsets | None = None
+) -> "tuple[DataFrame, Target]":
+    """The rows whose target is present, and their targets; the note says how many were left out.
+
+    Refused where what remains cannot be learned from.
+    """
+    columns = [target] if target in frame else target.split(",")
+    is_missing = frame[columns].isna().any(axis=1).to_numpy()
+    labeled = frame[~is_missing] if is_missing.any() and not is_missing.all() else frame
+    try:
+        values = read_target(labeled, target, task, offsets)
+        validate(name, len(values.y), {"y": values.y}, task=values.task, class_names=values.class_names)
+    except UsageError as error:
+        if labeled is frame:
+            raise
+        raise UsageError(f"{_describe_missing(frame, target, is_missing)}; without them, {error}") from None
+    if labeled is frame:
+        return frame, values
+    left_out_note = f"{_describe_missing(frame, target, is_missing)}: left out"
+    return labeled, values._replace(note=f"{left_out_note}; {values.note}")
+
+
+def _describe_missing(frame: "DataFrame", target: str, is_missing: NDArray[np.bool_]) -> str:
+    """In how many rows the target is missing, and where first."""
+    word = frame.attrs.get("missing", {}).get(target, "")
+    word_note = f" ({word!r} is read as missing: where it is a class, write another word)" if word else ""
+    unit, first = frame.attrs.get("unit", "line"), frame.index[is_missing][0]
+    return (
+        f"the target {target!r} is missing in {int(is_missing.sum()):,} of {len(frame):,} rows, first in {unit} "
+        f"{first}{word_note}"
+    )
 
 
 def read_target(frame: "DataFrame", target: str, task: Task | None = None, offsets: Offsets | None = None) -> Target:
@@ -165,6 +200,8 @@ def _read_multilabel_target(frame: "DataFrame") -> Target:
     """Columns of yes and no, any number of which may be true of a row: y is (N, K)."""
     columns = []
     for name in frame.columns:
+        if frame[name].isna().all():
+            raise UsageError(f"the target {name!r} holds no value in any of the {len(frame)} rows; leave it out")
         values = to_strings(frame[name]).str.lower().map(_LABEL_VALUES)
         if values.isna().any():
             i = int(values.isna().to_numpy().argmax())

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from didact.data.build import Examples, build_data, split_indices
-from didact.data.checks import validate
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.archives import find_possible_files
 from didact.data.tables.columns import to_strings
-from didact.data.tables.csv_reader import TABLE_SUFFIXES, dataset_name, is_csv_path, make_line_locator, read_csv
+from didact.data.tables.csv_reader import make_line_locator
+from didact.data.tables.read_table import read_table
 from didact.data.tables.table import get_stored_offsets
-from didact.data.tables.target import Task, choose_target, read_target, target_columns
+from didact.data.tables.table_file import TABLE_SUFFIXES, dataset_name, is_table_path
+from didact.data.tables.target import Task, choose_target, read_labeled_rows, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
 WORD_PATTERN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -85,8 +86,8 @@ class BagEncoder:
         names: list[str] = []
         texts: list[str] = []
         for text in inputs:
-            if isinstance(text, Path) and is_csv_path(text.name):
-                frame = read_csv(text, min_columns=1, text_columns={self.column})  # new texts have no label
+            if isinstance(text, Path) and is_table_path(str(text)):
+                frame = read_table(text, min_columns=1, text_columns={self.column})  # new texts have no label
                 texts += list(_get_text_column(frame, self.column, text))
                 names += [f"{text}:{line}" for line in frame.index]
                 continue
@@ -175,19 +176,13 @@ def load_text_table(
     """
     # without a target it is the last column, or the one before if that holds the texts
     text_columns = {text, *({-1, -2} if target is None else target_columns(target))}
-    frame, name = read_csv(path, text_columns=text_columns), dataset_name(path)
-    text_column = _get_text_column(frame, text, path)
+    frame, name = read_table(path, text_columns=text_columns), dataset_name(path)
+    _get_text_column(frame, text, path)
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, excluded=text)
-    target_values = read_target(frame, target, task, get_stored_offsets(run_data))
-    validate(
-        name,
-        len(target_values.y),
-        {"y": target_values.y},
-        task=target_values.task,
-        class_names=target_values.class_names,
-    )
+    frame, target_values = read_labeled_rows(frame, target, name, task, get_stored_offsets(run_data))
+    text_column = _get_text_column(frame, text, path)
     indices = split_indices(
         name, len(text_column), target_values.y, task=target_values.task, indices=indices, seed=seed
     )
@@ -197,6 +192,7 @@ def load_text_table(
     notes = (
         *notes,
         target_values.note,
+        *frame.attrs["notes"],
         f"{len(encoder.vocab):,} different words, at most {x.shape[1]} of them in one text",
     )
     if num_empty:
@@ -212,7 +208,7 @@ def load_text_table(
             target=target,
             target_offset=target_values.offset,
             encoder=encoder,
-            locator=make_line_locator(path, frame.index),
+            locator=make_line_locator(path, frame.index, frame.attrs["unit"]),
             standardize=False,
             notes=notes,
         ),

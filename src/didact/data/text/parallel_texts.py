@@ -19,7 +19,10 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Given, SourceLocator
 from didact.data.datasets.archives import find_possible_files
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.split import train_val_test_split
-from didact.data.tables.csv_reader import TABLE_SUFFIXES, dataset_name, make_line_locator, read_text
+from didact.data.tables.columns import to_strings
+from didact.data.tables.csv_reader import make_line_locator, read_text
+from didact.data.tables.read_table import read_table
+from didact.data.tables.table_file import TABLE_SUFFIXES, TableFile, dataset_name
 from didact.data.text import tokenizers
 from didact.data.text.language_modeling import pad_rows
 from didact.data.text.tokenizers import (
@@ -215,6 +218,8 @@ def _read_source_sentences(path: Path) -> list[tuple[str, str]]:
 
 def _read_tsv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     """The lines that are not blank, with their numbers, split at tabs; a header line is left out, with a note."""
+    if TableFile.parse(path).format != "csv":
+        return _read_two_columns(path)
     # splitlines would also cut at U+2028, which may stand in a sentence
     lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)
     numbered_lines = [(number, [side.strip() for side in line.split("\t")]) for number, line in lines if line.strip()]
@@ -225,6 +230,15 @@ def _read_tsv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
             f"the first line names the columns, {header[0]!r} and {header[1]!r}: it is left out"
         ]
     return numbered_lines, []
+
+
+def _read_two_columns(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
+    """The first two columns of a table that is no file of lines, row by row; of one column, the sources alone."""
+    frame = read_table(path, min_columns=1)
+    names = [str(name) for name in frame.columns[:2]]
+    sides = [to_strings(frame[name]) for name in names]
+    note = f"pairs are those of the columns {' and '.join(map(repr, names))}"
+    return [(int(n), list(row)) for n, *row in zip(frame.index, *sides, strict=True)], [note, *frame.attrs["notes"]]
 
 
 def _load_multi30k(seed: int, language: str) -> Data:
