@@ -2,6 +2,7 @@
 
     main              the entry point, and the list of commands
     verbs/            one file per command
+    other_names       verbs of other tools, and the command to type instead
     options           options of the command line from a recipe's signature; --json and other shared options
     recipes           the recipe's name as first argument
     progress          progress of a training; sweep_progress: of many

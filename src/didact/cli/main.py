@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import click
 
 from didact import __version__
+from didact.cli.other_names import explain_unknown_verb
 from didact.cli.terminal import echo
-from didact.errors import UsageError, suggest_nearest
+from didact.errors import UsageError
 
 VERBS = {  # module and summary of each command, in the order of --help
     "list": "all recipes; --data: all datasets; --runs: your runs",
@@ -38,9 +39,16 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UsageError(explain_unknown_verb(args[0], args[1:], list(VERBS)))
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
-            raise UsageError(f"no command named {name!r}; {suggest_nearest(name, VERBS)}")
+            raise UsageError(explain_unknown_verb(name, [], list(VERBS)))
         command: click.Command = importlib.import_module(f"didact.cli.verbs.{name}").command
         return command
 
