@@ -14,6 +14,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from didact.errors import UsageError, suggest_nearest
 
+_SECONDS_PER_UNIT = {
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
 _MAX_ABS_VALUE = 2**63  # larger than any size, rate or seed, and than torch could hold
 
 
@@ -43,6 +49,11 @@ class RunReference:
 
     allow_other: bool = False
     reuse_data: bool = False
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A number of seconds, also written 90s, 5m, 1.5h or 1h30m."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,7 @@ class Option:
     range: Range | None = None
     run_reference: RunReference | None = None
     is_verbatim: bool = False
+    is_duration: bool = False
     requires_labels: bool = False
     only_with: tuple[OnlyWith, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -122,6 +134,8 @@ class Option:
         """The values that may be written, in a word or two: "int at least 1"."""
         if self.choices:
             return "|".join(map(str, self.choices))
+        if self.is_duration:
+            return "time as 90s, 5m or 1h"
         word = {int: "int", float: "float", bool: "yes/no", str: "text"}[self.kind]
         return (f"{word},…" if self.is_list else word) + (f" {self.range}" if self.range else "")
 
@@ -144,6 +158,9 @@ class Option:
             truth_values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
             if text.lower() in truth_values:
                 return truth_values[text.lower()]
+        elif self.is_duration:
+            if (seconds := parse_duration(text)) is not None:
+                return seconds
         elif self.kind is str and text:
             return text
         elif self.kind is not str:
@@ -170,6 +187,8 @@ class Option:
         return self._check_one(value)
 
     def _check_one(self, value: Any) -> Any:
+        if self.is_duration and isinstance(value, str):
+            value = self._one(value)
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
@@ -187,6 +206,17 @@ class Option:
                     f"{format_value(value)}"
                 )
         return value
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a time as people write it: 90, 90s, 5m, 5 min, 1.5h, 1h30m; None where it is not one."""
+    parts = re.findall(r"([\d.]+)\s*([a-z]*)\s*", text.strip().lower())
+    if not parts or not re.fullmatch(r"(?:[\d.]+\s*[a-z]*\s*)+", text.strip().lower()):
+        return None
+    try:
+        return sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
+    except (KeyError, ValueError):
+        return None
 
 
 def format_value(value: Any) -> str:
@@ -220,7 +250,7 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
     help_parts: list[str] = []
     bounds: Range | None = None
     run_reference: RunReference | None = None
-    is_list = is_optional = is_verbatim = requires_labels = False
+    is_list = is_optional = is_verbatim = is_duration = requires_labels = False
     only_with: list[OnlyWith] = []
     aliases: list[str] = []
     while True:
@@ -231,6 +261,7 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
             bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
             run_reference = run_reference or next((e for e in extra if isinstance(e, RunReference)), None)
             is_verbatim = is_verbatim or any(isinstance(e, VerbatimText) for e in extra)
+            is_duration = is_duration or any(isinstance(e, Duration) for e in extra)
             requires_labels = requires_labels or any(isinstance(e, RequiresLabels) for e in extra)
             only_with += [e for e in extra if isinstance(e, OnlyWith)]
             aliases += [name for e in extra if isinstance(e, Aliases) for name in e.names]
@@ -258,6 +289,7 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
         range=bounds,
         run_reference=run_reference,
         is_verbatim=is_verbatim,
+        is_duration=is_duration,
         requires_labels=requires_labels,
         only_with=tuple(only_with),
         aliases=tuple(aliases),

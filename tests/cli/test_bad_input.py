@@ -73,8 +73,10 @@ CASES = [  # the call, what the message says of the input, and what of the remed
     ("train mlp --epochs 0", "got 0", "at least 1"),
     ("train mlp --epochs 1.5", "got '1.5'", "--epochs expects int"),
     ("train mlp --steps -3", "got -3", "at least 1"),
-    ("train mlp --epochs 5 --steps 7", "got 5 and 7", "either --epochs or --steps"),
-    ("train approximate --epochs 5 --steps 7", "got 5 and 7", "either --epochs or --steps"),
+    ("train mlp --epochs 5 --steps 7", "got --epochs 5 and --steps 7", "one of --epochs, --steps, --budget"),
+    ("train mlp --budget 5m --steps 7", "got --steps 7 and --budget 300", "leave one"),
+    ("train mlp --budget soon", "expects time as 90s, 5m or 1h", "got 'soon'"),
+    ("train approximate --epochs 5 --steps 7", "got --epochs 5 and --steps 7", "one of --epochs, --steps, --budget"),
     ("train mlp --batch-size 0", "got 0", "at least 1"),
     ("train mlp --batch-size -8", "got -8", "at least 1"),
     ("train mlp --seed -1", "got -1", "at least 0"),
@@ -339,7 +341,7 @@ CASES = [  # the call, what the message says of the input, and what of the remed
     ("sweep mlp lr=1e-3,1e-2 --data own.csv --runs own.csv", "cannot write own.csv", "--runs"),
     ("sweep mlp augment=flip,spin", "'spin'", "choose from: affine"),
     ("sweep mlp batch_size=32,1 --norm batch --data own.csv", "batches of 1 leave a single one", "raise --batch"),
-    ("sweep mlp epochs=1,2 --steps 3", "got 1 and 3", "either --epochs or --steps"),
+    ("sweep mlp epochs=1,2 --steps 3", "got --epochs 1 and --steps 3", "one of --epochs, --steps, --budget"),
     ("sweep approximate width", "extra argument (width)", "see didact sweep approximate --help"),
 ]
 

@@ -157,7 +157,7 @@ def test_load_model_refuses_weights_of_another_shape(iris_run):
 
 
 def test_train_refuses_conflicting_and_unknown_options():
-    with pytest.raises(UsageError, match="either --epochs or --steps"):
+    with pytest.raises(UsageError, match="one of --epochs, --steps, --budget"):
         didact.train(recipes.mlp, data="iris", epochs=2, steps=3)
     with pytest.raises(UsageError, match="did you mean 'dropout'"):
         didact.train(recipes.mlp, data="iris", droput=0.1)

@@ -41,9 +41,16 @@ class TrainingProgress:
 
     def on_load(self, payload: dict[str, Any]) -> None:
         """Only on a terminal, and erased when loaded: an error about the data is then the only line."""
+        self._show_status(f"loading {escape(payload['data'])} …")
+
+    def on_time(self, payload: dict[str, Any]) -> None:
+        """A few steps are timed before the first one."""
+        self._show_status("timing a few steps …")
+
+    def _show_status(self, text: str) -> None:
         self.close()
         if self.console.is_terminal:
-            self.loading = self.console.status(f"loading {escape(payload['data'])} …")
+            self.loading = self.console.status(text)
             self.loading.start()
 
     def on_download(self, payload: dict[str, Any]) -> None:

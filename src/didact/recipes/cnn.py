@@ -1,6 +1,7 @@
 """Image classifiers: one recipe for all architectures, one for ablations of a plain convolutional network."""
 
 import os
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -96,6 +97,7 @@ _InitialWeights = Annotated[
     RunReference(allow_other=True),
     "initial weights: a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet)",
 ]
+_FEW_IMAGES = 100        # training images of a class, below which pretrained weights are suggested
 _WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
 
@@ -160,7 +162,7 @@ def cnn(
         patience=patience,
         epochs=epochs,
         batch_size=batch_size,
-        notes=(*notes, *size_notes, *get_network_notes(network)),
+        notes=(*notes, *size_notes, *get_network_notes(network), *([] if weights else _suggest_transfer(data))),
         initialize_weights=partial(load_pretrained, network, weights, model) if weights else None,
         resolved_arguments={"stem": stem, "image_size": image_size},
     )
@@ -257,6 +259,18 @@ def _build_resizing(
     network = build((image_size, image_size))
     network.standardize = ResizeAndStandardize((image_size, image_size), data.mean, data.std)
     return network, image_size, notes
+
+
+def _suggest_transfer(data: Data) -> list[str]:
+    """A note where one's own images are few for a network from scratch."""
+    n, path = len(data.train), data.source.get("path")
+    if path is None or n >= _FEW_IMAGES * data.num_classes:
+        return []
+    return [
+        f"{n:,} training images of {data.num_classes} classes are few for a network that starts from scratch; a "
+        f"pretrained one: didact train transfer --data {shlex.quote(str(path))} --weights lite0 --mode features "
+        "--size 224 --labels-per-class none"
+    ]
 
 
 def build_network(

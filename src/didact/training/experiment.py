@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from didact.data.core import Batch, Data
 from didact.objectives.base import Objective
 from didact.optim.schedule import Constant, Schedule
-from didact.options import Aliases, Range, VerbatimText
+from didact.options import Aliases, Duration, Range, VerbatimText
 
 OptimizerFactory = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
@@ -65,6 +65,11 @@ class Experiment:
         notes = (note.without_budget if isinstance(note, BudgetNote) else note for note in self.notes)
         return replace(self, epochs=epochs, steps=steps, notes=tuple(filter(None, notes)))
 
+    @property
+    def has_chosen_budget(self) -> bool:
+        """Whether the recipe chose the budget from the data."""
+        return any(isinstance(note, BudgetNote) and note.without_budget != note for note in self.notes)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -101,6 +106,19 @@ class Settings:
     ] = None
     steps: Annotated[
         int | None, Range(1), "optimizer steps, instead of the recipe's budget", Aliases("max_steps")
+    ] = None
+    budget: Annotated[
+        float | None,
+        Duration(),
+        Range(0, open_low=True),
+        "time to train, instead of the recipe's budget: a few steps are timed, and as many are planned as fit",
+        Aliases("time_limit", "max_time"),
+    ] = None
+    evaluate_every: Annotated[
+        int | None,
+        Range(1),
+        "steps between evaluations of the validation split (the recipe's own if not given)",
+        Aliases("eval_every", "eval_steps"),
     ] = None
     device: Annotated[str, "device: auto, cpu, cuda, cuda:1 or mps"] = "auto"
     precision: Annotated[

@@ -13,14 +13,17 @@ from didact.data.core import Batch, Data, Split
 from didact.data.load import load
 from didact.errors import UsageError, look_up
 from didact.objectives.abilities import abilities
-from didact.options import Option, bind_arguments, note_unused_options, read_options, resolve_aliases
+from didact.options import Option, bind_arguments, format_value, note_unused_options, read_options, resolve_aliases
 from didact.registry import RECIPES, Recipe
 from didact.training.device import memory_guard, resolve_device
+from didact.training.distributed.process_group import Group
 from didact.training.experiment import EventCallback, Experiment, Settings, ignore_events
 from didact.training.plan import split_batches
 from didact.training.recording.model_summary import summarize_layers
 from didact.training.seeding import init_rng
 from didact.training.source_runs import inherit_data_settings, needs_no_labels, resolve_run_paths
+
+BUDGET_OPTIONS = ("epochs", "steps", "budget")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,7 @@ def prepare(
     options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
     user_options = resolve_aliases(options_by_name, user_options, owner=owner)
     values = bind_arguments(options_by_name, user_options, owner=owner)
-    if user_options.get("epochs") is not None and user_options.get("steps") is not None:
-        raise UsageError(
-            f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and "
-            f"{user_options['steps']}"
-        )
+    _check_budget(user_options)
     arguments = {name: values[name] for name in recipe.options}
     settings = Settings(
         **{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments}
@@ -89,13 +88,27 @@ def prepare(
     return PreparedExperiment(recipe, arguments, settings, data, experiment)
 
 
+def _check_budget(user_options: Mapping[str, Any]) -> None:
+    """Refuse more than one of epochs, steps and time."""
+    budgets = {name: user_options[name] for name in BUDGET_OPTIONS if user_options.get(name) is not None}
+    if len(budgets) > 1:
+        raise UsageError(
+            f"the budget is one of {', '.join(f'--{name}' for name in BUDGET_OPTIONS)}, got "
+            f"{' and '.join(f'--{name} {format_value(value)}' for name, value in budgets.items())}; leave one"
+        )
+
+
 def build_experiment(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Settings) -> Experiment:
     """The experiment with weights initialized from the seed and the budget as set."""
     with init_rng(settings.seed), memory_guard():
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
         experiment = experiment.with_budget(settings.epochs, settings.steps)
-    return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
+    return replace(
+        experiment,
+        accumulate=settings.accumulate or experiment.accumulate,
+        evaluate_every=settings.evaluate_every or experiment.evaluate_every,
+    )
 
 
 def _has_batch_norm(experiment: Experiment) -> bool:
@@ -144,6 +157,17 @@ def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: b
                 f" raise --batch-size{',' if has_norm_option else ' or'} lower "
                 f"--accumulate{', or choose another --norm' if has_norm_option else ''}"
             )
+
+
+def training_device(prepared: PreparedExperiment, group: Group) -> torch.device:
+    """The device of this process."""
+    name = prepared.settings.device
+    if group.world_size > 1 and name.startswith("cuda:"):
+        raise UsageError(
+            f"--device {name} would put all {group.world_size} processes on one GPU; use --device cuda, which "
+            "gives each its own"
+        )
+    return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
 
 
 def describe_recipe(recipe: Recipe, user_options: Mapping[str, Any]) -> dict[str, Any]:

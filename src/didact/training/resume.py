@@ -10,8 +10,9 @@ from didact.training.device import deterministic_kernels
 from didact.training.distributed.process_group import Group, join_group
 from didact.training.experiment import EventCallback, ignore_events
 from didact.training.loop import Trainer
+from didact.training.prepare import training_device
 from didact.training.restore import check_best_weights, rebuild, translate_load_errors
-from didact.training.run_training import evaluate_best, load_initial_weights, run_trainer, training_device
+from didact.training.run_training import evaluate_best, load_initial_weights, run_trainer
 
 
 def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:

@@ -20,19 +20,20 @@ from didact.options import format_value
 from didact.registry import Recipe
 from didact.run import Run, environment
 from didact.training.checkpoint import TrainingState
-from didact.training.device import describe_device, deterministic_kernels, resolve_device
+from didact.training.device import describe_device, deterministic_kernels
 from didact.training.distributed.process_group import Group, join_group
 from didact.training.evaluation import evaluate_split, make_gallery, save_training_samples
 from didact.training.experiment import EventCallback, InitContext, ignore_events
 from didact.training.interrupts import DivergedError, Interrupted
 from didact.training.loop import Trainer
-from didact.training.prepare import PreparedExperiment, known_options, prepare, take_examples
+from didact.training.prepare import PreparedExperiment, known_options, prepare, take_examples, training_device
 from didact.training.recording.decision_surface import decision_surface
 from didact.training.recording.model_summary import summarize_layers
 from didact.training.recording.tensorboard import write_events
 from didact.training.restore import check_best_weights, load_best_weights
 from didact.training.seeding import init_rng
 from didact.training.source_runs import data_options
+from didact.training.time_budget import plan_within_time
 
 NUM_EXTREME_EXAMPLES = 12  # best and worst predictions saved for the report
 
@@ -53,6 +54,7 @@ def train(
         user_options, data = {**user_options, "data": str(data)}, None
     if not isinstance(data, Data | None):
         raise UsageError(f"data is a name, a path or Data, got {type(data).__name__}; didact.fit takes tensors")
+    started = time.perf_counter()
     group = join_group()
     prepared = prepare(
         recipe,
@@ -61,12 +63,20 @@ def train(
         on_event=on_event if group.is_main else ignore_events,
         processes=group.world_size,
     )
-    return train_prepared(replace(prepared, trained_for=trained_for), group, on_event)
+    return train_prepared(replace(prepared, trained_for=trained_for), group, on_event, started=started)
 
 
-def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCallback = ignore_events) -> Run:
-    """Train a prepared experiment; returns the finished run."""
+def train_prepared(
+    prepared: PreparedExperiment,
+    group: Group,
+    on_event: EventCallback = ignore_events,
+    *,
+    started: float | None = None,
+) -> Run:
+    """Train a prepared experiment; returns the finished run. A time budget counts from `started`, or from now."""
+    started = time.perf_counter() if started is None else started
     with deterministic_kernels(prepared.settings.deterministic):
+        prepared = plan_within_time(prepared, group, started, on_event)
         prepared = load_initial_weights(prepared, group, on_event)
         run = Run(group.broadcast_object(Run.at_new_path(prepared.settings.runs, prepared.recipe.name).folder))
         trainer = _create_run(prepared, run, group, on_event)
@@ -98,17 +108,6 @@ def run_trainer(trainer: Trainer) -> TrainingState:
         if trainer.run is not None and trainer.group.is_main:
             trainer.run.update_metadata(status="stopped" if isinstance(why, Interrupted) else "diverged")
         raise
-
-
-def training_device(prepared: PreparedExperiment, group: Group) -> torch.device:
-    """The device of this process."""
-    name = prepared.settings.device
-    if group.world_size > 1 and name.startswith("cuda:"):
-        raise UsageError(
-            f"--device {name} would put all {group.world_size} processes on one GPU; use --device cuda, which "
-            "gives each its own"
-        )
-    return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
 
 
 def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: EventCallback) -> Trainer:
