@@ -22,6 +22,7 @@ from didact.data.images.masks import is_segmentation_folder, load_segmentation_f
 from didact.data.images.resize import resize_dataset
 from didact.data.tables.table import load_table
 from didact.data.tables.table_file import TableFile, is_table_path
+from didact.data.tables.table_options import NO_TABLE_OPTIONS, TableOptions
 from didact.data.tables.target import Task
 from didact.data.text.classification import load_text_table
 from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
@@ -53,6 +54,7 @@ class ReadOptions:
     tokens: TokenizerKind | None = None
     accepts: Sequence[str] = ()               # kinds of data that a recipe accepts
     allow_unlabeled: bool = False
+    table: TableOptions = NO_TABLE_OPTIONS
     indices: Mapping[str, Tensor] | None = None
     run_data: Data | None = None
     progress: DownloadProgress | None = None
@@ -70,6 +72,7 @@ class Reader:
 
 
 _READER_OPTIONS = ("target", "task", "text", "size")
+_SPLIT_OPTIONS = ("validation", "test", "sample_weight")
 
 
 def _is_folder(files: FolderTree) -> bool:
@@ -149,7 +152,7 @@ READERS = (
     Reader(
         "text",
         "a table",
-        ("target", "task", "text"),
+        ("target", "task", "text", *_SPLIT_OPTIONS),
         can_read=lambda files, o: _is_table(files) and o.text is not None,
         read=lambda files, o: load_text_table(
             files.root,
@@ -157,6 +160,7 @@ READERS = (
             target=o.target,
             task=o.task,
             seed=o.seed,
+            options=o.table,
             indices=o.indices,
             run_data=o.run_data,
         ),
@@ -164,13 +168,14 @@ READERS = (
     Reader(
         "table",
         "a table",
-        ("target", "task"),
+        ("target", "task", *_SPLIT_OPTIONS, "drop", "features"),
         can_read=lambda files, o: _is_table(files),
         read=lambda files, o: load_table(
             files.root,
             target=o.target,
             task=o.task,
             seed=o.seed,
+            options=o.table,
             allow_unlabeled=o.allow_unlabeled,
             indices=o.indices,
             run_data=o.run_data,
@@ -195,6 +200,7 @@ def load(
     size: int | None = None,
     seed: int = 0,
     tokens: TokenizerKind | None = None,
+    table: TableOptions = NO_TABLE_OPTIONS,
     accepts: Sequence[str] = (),
     allow_unlabeled: bool = False,
     progress: DownloadProgress | None = None,
@@ -205,7 +211,7 @@ def load(
     that a recipe accepts; "words" reads any text as a stream of words. `allow_unlabeled`: labels are not needed, so
     that images without one are read too.
     """
-    options = ReadOptions(target, task, text, size, seed, tokens, accepts, allow_unlabeled, progress=progress)
+    options = ReadOptions(target, task, text, size, seed, tokens, accepts, allow_unlabeled, table, progress=progress)
     datasets = list_datasets()
     if name_or_path in datasets:
         data, source = _load_dataset(datasets[name_or_path], options)
@@ -223,7 +229,8 @@ def _load_dataset(entry: DatasetEntry, options: ReadOptions) -> tuple[Data, dict
     """A known dataset, and what loads it again."""
     o = options
     size = None if entry.kind == "images" else o.size
-    reject_options(f"{entry.name!r} is a known dataset", target=o.target, task=o.task, text=o.text, size=size)
+    reason = f"{entry.name!r} is a known dataset"
+    reject_options(reason, target=o.target, task=o.task, text=o.text, size=size, **vars(o.table))
     ensure_dataset(entry, o.progress)
     data = resize_dataset(entry.load(o.seed), o.size)
     if o.tokens is not None:
@@ -245,6 +252,7 @@ def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str,
         "size": o.size,
         "seed": o.seed,
         "kind": data.kind,
+        **o.table.to_source(),
     }
     if o.allow_unlabeled and (data.kind, data.task) == ("images", "none"):
         source["unlabeled"] = True
@@ -267,7 +275,8 @@ def _read_path(name_or_path: str, options: ReadOptions) -> Data:
         raise UsageError(
             f"{name_or_path} is a folder without texts (.txt, .md) or images; put some there, or name a file"
         )
-    ignored = {name: getattr(options, name) for name in _READER_OPTIONS if name not in reader.options}
+    values = {name: getattr(options, name) for name in _READER_OPTIONS} | vars(options.table)
+    ignored = {name: value for name, value in values.items() if name not in reader.options}
     reject_options(f"{name_or_path} is {reader.description}", **ignored)
     return reader.read(files, options)
 
@@ -299,7 +308,8 @@ def reject_options(reason: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} does not apply: {reason}, got {flag} {value}")
+            shown = ",".join(value) if isinstance(value, tuple) else value
+            raise UsageError(f"{flag} does not apply: {reason}, got {flag} {shown}")
 
 
 def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
@@ -320,6 +330,7 @@ def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
             tokens=source.get("tokens"),
             accepts=(source.get("kind", ""),),
             allow_unlabeled=source.get("unlabeled", False),
+            table=TableOptions.from_mapping(source),
             indices=indices,
             run_data=run_data,
         )

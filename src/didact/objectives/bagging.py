@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from didact.data.core import Batch
 from didact.objectives.abilities import MeanAndStd
 from didact.objectives.distributions.base import Likelihood
-from didact.objectives.supervised import Supervised
+from didact.objectives.supervised import Supervised, weigh_loss
 
 
 class Bagging(Supervised):
@@ -36,11 +36,11 @@ class Bagging(Supervised):
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         counts = self.counts[:, batch["row"]]                                          # (M, B)
         losses = [self.likelihood.loss(out, batch["y"]) for out in self.member_outputs(batch)]
-        return {"loss": (counts * torch.stack(losses)).mean()}
+        return {"loss": weigh_loss(counts * torch.stack(losses), batch)}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         out = self.combine_outputs(self.member_outputs(batch))
-        return {"loss": self.likelihood.eval_loss(out, batch["y"]), "output": out, "y": batch["y"]}
+        return self.collect_outputs(out, batch)
 
     def draw(self, batch: Batch) -> Tensor:
         return self.likelihood.sample(self.combine_outputs(self.member_outputs(batch)))

@@ -32,6 +32,7 @@ class Objective(nn.Module):
     mode: Literal["min", "max"] = "min"
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")    # where it can be trained
     capturable: bool = True                              # False where `loss` needs the host: no CUDA graph can hold it
+    weighs_examples: bool = False                        # `loss` counts each example by the column "weight"
     gallery_size: int = 64                               # test examples that its gallery is made from
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:

@@ -78,18 +78,32 @@ class Settings:
     data: Annotated[
         str | None,
         VerbatimText(),
-        "dataset: a name, a file (CSV, TSV, TXT), or a folder of images or texts (the recipe's own if not given)",
+        "dataset: a name, a table (.csv, .xlsx, .json, .parquet, …; - is standard input), a .txt file, or a folder of "
+        "images or texts (the recipe's own if not given)",
     ] = None
     target: Annotated[
         str | None,
         VerbatimText(),
-        "target column of a CSV file, or several yes/no columns: a,b,c (the last one if not given)",
+        "target column of a table, or several yes/no columns: a,b,c (the last one if not given)",
     ] = None
     task: Annotated[
         Literal["classes", "number"] | None,
         "what numbers in the target column are (a few different integers are classes, if not given)",
     ] = None
-    text: Annotated[str | None, VerbatimText(), "text column of a CSV file"] = None
+    text: Annotated[str | None, VerbatimText(), "text column of a table"] = None
+    validation: Annotated[
+        str | None, VerbatimText(), "table of the validation split (a part of --data if not given)"
+    ] = None
+    test: Annotated[str | None, VerbatimText(), "table of the test split (a part of --data if not given)"] = None
+    features: Annotated[
+        tuple[str, ...] | None,
+        VerbatimText(),
+        "columns of a table that are inputs: a,b (all but the target if not given)",
+    ] = None
+    drop: Annotated[tuple[str, ...] | None, VerbatimText(), "columns of a table that are no inputs: a,b"] = None
+    sample_weight: Annotated[
+        str | None, VerbatimText(), "column of a table with the weight of each row in the training loss"
+    ] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,
         "tokenizer of running text and sentence pairs; gpt2 is that of the published weights (characters for running "

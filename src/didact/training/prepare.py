@@ -11,6 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from didact.data.checks import summarize_health
 from didact.data.core import Batch, Data, Split
 from didact.data.load import load
+from didact.data.tables.table_file import keep_standard_input
+from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError, look_up
 from didact.objectives.abilities import abilities
 from didact.options import Option, bind_arguments, format_value, note_unused_options, read_options, resolve_aliases
@@ -65,6 +67,7 @@ def prepare(
     arguments = resolve_run_paths(recipe, arguments, settings.runs)
     if data is None:
         settings = inherit_data_settings(recipe, arguments, settings, user_options)
+        settings = replace(settings, data=keep_standard_input(settings.data, settings.runs, processes))
         name = settings.data or recipe.data
         on_event("load", {"data": name})
         data = load(
@@ -74,6 +77,7 @@ def prepare(
             text=settings.text,
             size=settings.size,
             tokens=settings.tokens,
+            table=TableOptions.from_mapping(vars(settings)),
             seed=settings.split_seed,
             accepts=recipe.accepts,
             allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
@@ -104,6 +108,13 @@ def build_experiment(recipe: Recipe, data: Data, arguments: Mapping[str, Any], s
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
         experiment = experiment.with_budget(settings.epochs, settings.steps)
+    if data.source.get("sample_weight") and not experiment.objective.weighs_examples:
+        raise UsageError(
+            f"--sample-weight is for recipes that learn a target by its likelihood, as mlp does, but {recipe.name!r} "
+            "weighs no examples; leave it out"
+        )
+    if data.source.get("sample_weight"):     # the other metrics count every example once
+        experiment.objective.monitor, experiment.objective.mode = "loss", "min"
     return replace(
         experiment,
         accumulate=settings.accumulate or experiment.accumulate,

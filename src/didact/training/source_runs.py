@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError
 from didact.registry import Recipe
 from didact.run import Run
 from didact.training.experiment import Settings
 
-DATA_OPTIONS = ("data", "target", "task", "text", "tokens", "size", "split_seed")
+TABLE_OPTIONS = tuple(field.name for field in fields(TableOptions))
+DATA_OPTIONS = ("data", "target", "task", "text", "tokens", "size", "split_seed", *TABLE_OPTIONS)
 
 
 def source_run_options(recipe: Recipe) -> list[str]:

@@ -122,23 +122,25 @@ class _Decompressed(io.RawIOBase):
 
 
 @contextmanager
-def _open_decompressed(path: Path) -> Iterator[BinaryIO]:
+def _open_decompressed(path: Path, raw: bytes | None = None) -> Iterator[BinaryIO]:
     """A file's decompressed bytes as a stream. Its first bytes decide, not its name: browsers decompress .gz and keep
-    the name."""
+    the name. `raw`: its bytes, where it is no file."""
     with wrap_read_errors(path):
-        with path.open("rb") as file:
+        with path.open("rb") if raw is None else io.BytesIO(raw) as file:
             start = file.read(len(_XZ_MAGIC))
         openers: dict[bytes, Any] = {_GZIP_MAGIC: gzip.open, _XZ_MAGIC: lzma.open, _BZIP2_MAGIC: bz2.open}
         opens = next((opens for magic, opens in openers.items() if start.startswith(magic)), None)
-        source = path.open("rb") if opens is None else io.BufferedReader(_Decompressed(path, opens(path)), _CHUNK_BYTES)
+        source: Any = io.BytesIO(raw) if raw is not None else path if opens else path.open("rb")
+        if opens:
+            source = io.BufferedReader(_Decompressed(path, opens(source)), _CHUNK_BYTES)
     with source as stream:
         yield stream
 
 
-def read_decompressed(path: Path, max_bytes: int | None = None) -> bytes:
-    """A file's bytes, or about the first `max_bytes` of them, decompressed."""
+def read_decompressed(path: Path, max_bytes: int | None = None, *, raw: bytes | None = None) -> bytes:
+    """A file's bytes, or about the first `max_bytes` of them, decompressed. `raw`: its bytes, where it is no file."""
     content = io.BytesIO()
-    with wrap_read_errors(path), _open_decompressed(path) as file:
+    with wrap_read_errors(path), _open_decompressed(path, raw) as file:
         while (max_bytes is None or content.tell() < max_bytes) and (chunk := file.read(_CHUNK_BYTES)):
             content.write(chunk)
     return content.getvalue()

@@ -58,7 +58,12 @@ def read_csv_cells(
 
 def make_line_locator(path: Path, lines: "Sequence[int] | Index", unit: str = "line") -> SourceLocator:
     """Locate a row by the line of the file on which it begins. Only the lines are held: the cells may be freed."""
-    return lambda row: f"{path.name}, {unit} {lines[row]}"
+
+    def locate(row: int) -> str:
+        line, _, other_name = str(lines[row]).partition(" of ")        # "5 of test.csv": of another file
+        return f"{other_name or path.name}, {unit} {line}"
+
+    return locate
 
 
 def read_text(path: Path) -> str:

@@ -28,6 +28,17 @@ from didact.data.tables.csv_reader import is_number, make_line_locator, parse_ro
 from didact.data.tables.decimal_commas import strip_commas
 from didact.data.tables.read_table import read_table
 from didact.data.tables.table_file import STANDARD_INPUT, TableFile, dataset_name, is_table_path
+from didact.data.tables.table_options import (
+    NO_TABLE_OPTIONS,
+    TableOptions,
+    check_target_stays,
+    drop_columns,
+    normalize_weights,
+    read_split_files,
+    read_weights,
+    select_features,
+    split_rows,
+)
 from didact.data.tables.target import Offsets, Task, choose_target, read_labeled_rows, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
@@ -41,6 +52,7 @@ def load_table(
     target: str | None = None,
     task: Task | None = None,
     seed: int = 0,
+    options: TableOptions = NO_TABLE_OPTIONS,
     allow_unlabeled: bool = False,
     indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
@@ -52,26 +64,41 @@ def load_table(
     needs a target refuses in those words. `allow_unlabeled`: the recipe needs none, so that a last column with gaps is
     an input. `run_data`: the data of a run that is loaded again.
     """
-    frame = read_table(path, min_columns=1, text_columns=target_columns(target))
+    all_columns, origins = read_split_files(
+        path, options, target=target, min_columns=1, text_columns=target_columns(target)
+    )
     name, offsets = dataset_name(path), get_stored_offsets(run_data)
+    check_target_stays(options, target)
+    weights = read_weights(all_columns, options, origins, path)
+    frame = drop_columns(all_columns, options, path)
     try:
         target_name, notes = choose_target(frame, target, path)
         if target is None and allow_unlabeled and frame[target_name].isna().any():
             raise UsageError(f"the last column, {target_name!r}, lacks values: it is an input like the others")
-        frame, values = read_labeled_rows(frame, target_name, name, task, offsets)
+        frame = select_features(frame, options, target_name)
+        is_labeled, values = read_labeled_rows(frame, target_name, name, task, offsets)
     except UsageError as why:
-        if target or task:
+        if target or task or options != NO_TABLE_OPTIONS:
             raise
         try:
             return _load_without_target(frame, path, str(why), seed=seed, indices=indices, offsets=offsets)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
-    indices = split_indices(name, len(frame), values.y, task=values.task, indices=indices, seed=seed)
+    if not is_labeled.all():
+        frame = frame[is_labeled]
+        origins = None if origins is None else origins[is_labeled]
+        weights = None if weights is None else weights[is_labeled]
+    indices = split_rows(
+        name, values.y, origins, task=values.task, options=options, indices=indices, seed=seed
+    )
     encoder, x = TableEncoder.from_frame(frame, target_name, indices["train"], offsets)
+    columns = {"x": x, "y": values.y}
+    if weights is not None:
+        columns["weight"] = normalize_weights(weights, indices, str(options.sample_weight))
     examples = Examples(
         name,
         "table",
-        {"x": x, "y": values.y},
+        columns,
         task=values.task,
         class_names=values.class_names,
         feature_names=encoder.feature_names,

@@ -1,6 +1,7 @@
 """Files that hold tables: their names, sheets and bytes; compressed, in a zip archive, or standard input."""
 
 import functools
+import hashlib
 import io
 import os
 import sys
@@ -8,6 +9,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from didact import files
 from didact.data.checks import summarize_list
 from didact.data.datasets.archives import ZIP_MAGIC, read_decompressed, read_zip_member, wrap_read_errors
 from didact.errors import UsageError
@@ -27,6 +29,7 @@ TABLE_SUFFIXES = tuple(
     for suffix in FORMAT_OF_SUFFIX
     for compression in ("", *(COMPRESSIONS if suffix not in SHEET_SUFFIXES else ()))
 )
+_SUFFIX_OF_FORMAT = {name: suffix for suffix, name in reversed(FORMAT_OF_SUFFIX.items())}
 _HIDDEN_MEMBERS = ("__MACOSX/", ".")
 
 
@@ -62,9 +65,7 @@ class TableFile:
 
     def read_bytes(self) -> bytes:
         """Decompressed; of a zip archive its only table."""
-        if self.is_standard_input:
-            return read_standard_input()
-        raw = read_decompressed(self.path)
+        raw = read_standard_input() if self.is_standard_input else read_decompressed(self.path)
         is_zipped = raw.startswith(ZIP_MAGIC) and self.format in ("csv", "json", "jsonl", "parquet", "arrow")
         return _read_zipped_table(self.path, raw) if is_zipped else raw
 
@@ -84,8 +85,28 @@ def dataset_name(path: Path) -> str:
 
 @functools.cache
 def read_standard_input() -> bytes:
-    """All bytes of standard input: it can be read once, so they are kept."""
-    return sys.stdin.buffer.read()
+    """All bytes of standard input, decompressed: it can be read once, so they are kept."""
+    raw = sys.stdin.buffer.read()
+    return read_decompressed(Path(STANDARD_INPUT), raw=raw)
+
+
+def keep_standard_input(name: str | None, root: Path | str, processes: int = 1) -> str | None:
+    """In place of "-" a file below `root` with what came by standard input: a resumed run reads it again."""
+    if name != STANDARD_INPUT:
+        return name
+    if processes > 1:
+        raise UsageError(f"--data - reads standard input, which {processes} processes cannot share; give a file")
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("--data - reads standard input, which is the terminal: pipe a table into it, or give a file")
+    raw = read_standard_input()
+    if not raw or raw.isspace():
+        raise UsageError("--data - reads standard input, which is empty: expected a table")
+    suffix = _SUFFIX_OF_FORMAT[detect_format(raw)]
+    path = Path(root, "stdin", f"{hashlib.blake2b(raw, digest_size=6).hexdigest()}{suffix}")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(path, raw)
+    return str(path)
 
 
 def detect_format(raw: bytes) -> str:

@@ -62,8 +62,8 @@ def choose_target(
 
 def read_labeled_rows(
     frame: "DataFrame", target: str, name: str, task: Task | None = None, offsets: Offsets | None = None
-) -> "tuple[DataFrame, Target]":
-    """The rows whose target is present, and their targets; the note says how many were left out.
+) -> tuple[NDArray[np.bool_], Target]:
+    """Which rows have a target, and their targets; the note says how many have none.
 
     Refused where what remains cannot be learned from.
     """
@@ -78,9 +78,9 @@ def read_labeled_rows(
             raise
         raise UsageError(f"{_describe_missing(frame, target, is_missing)}; without them, {error}") from None
     if labeled is frame:
-        return frame, values
+        return ~is_missing, values
     left_out_note = f"{_describe_missing(frame, target, is_missing)}: left out"
-    return labeled, values._replace(note=f"{left_out_note}; {values.note}")
+    return ~is_missing, values._replace(note=f"{left_out_note}; {values.note}")
 
 
 def _describe_missing(frame: "DataFrame", target: str, is_missing: NDArray[np.bool_]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.build import Examples, build_data, split_indices
+from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.archives import find_possible_files
 from didact.data.tables.columns import to_strings
@@ -20,6 +20,16 @@ from didact.data.tables.csv_reader import make_line_locator
 from didact.data.tables.read_table import read_table
 from didact.data.tables.table import get_stored_offsets
 from didact.data.tables.table_file import TABLE_SUFFIXES, dataset_name, is_table_path
+from didact.data.tables.table_options import (
+    NO_TABLE_OPTIONS,
+    TableOptions,
+    check_target_stays,
+    drop_columns,
+    normalize_weights,
+    read_split_files,
+    read_weights,
+    split_rows,
+)
 from didact.data.tables.target import Task, choose_target, read_labeled_rows, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
@@ -168,6 +178,7 @@ def _get_text_column(frame: Any, column: str, path: Path) -> Any:
 
 def load_text_table(
     path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
+    options: TableOptions = NO_TABLE_OPTIONS,
     indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None,
 ) -> Data:
     """A CSV file with a column of texts as Data. The vocabulary is that of the training texts.
@@ -176,18 +187,28 @@ def load_text_table(
     """
     # without a target it is the last column, or the one before if that holds the texts
     text_columns = {text, *({-1, -2} if target is None else target_columns(target))}
-    frame, name = read_table(path, text_columns=text_columns), dataset_name(path)
+    all_columns, origins = read_split_files(path, options, target=target, text_columns=text_columns)
+    check_target_stays(options, target)
+    weights = read_weights(all_columns, options, origins, path)
+    frame, name = drop_columns(all_columns, options, path), dataset_name(path)
     _get_text_column(frame, text, path)
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, excluded=text)
-    frame, target_values = read_labeled_rows(frame, target, name, task, get_stored_offsets(run_data))
+    is_labeled, target_values = read_labeled_rows(frame, target, name, task, get_stored_offsets(run_data))
+    if not is_labeled.all():
+        frame = frame[is_labeled]
+        origins = None if origins is None else origins[is_labeled]
+        weights = None if weights is None else weights[is_labeled]
     text_column = _get_text_column(frame, text, path)
-    indices = split_indices(
-        name, len(text_column), target_values.y, task=target_values.task, indices=indices, seed=seed
+    indices = split_rows(
+        name, target_values.y, origins, task=target_values.task, options=options, indices=indices, seed=seed
     )
     encoder = BagEncoder.fit(list(text_column.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(text_column))
+    columns = {"x": x, "y": target_values.y}
+    if weights is not None:
+        columns["weight"] = normalize_weights(weights, indices, str(options.sample_weight))
     num_empty = int((x >= len(encoder.vocab)).all(1).sum())
     notes = (
         *notes,
@@ -201,7 +222,7 @@ def load_text_table(
         Examples(
             name,
             "text",
-            {"x": x, "y": target_values.y},
+            columns,
             task=target_values.task,
             class_names=target_values.class_names,
             feature_names=encoder.vocab,
