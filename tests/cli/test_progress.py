@@ -36,6 +36,30 @@ def test_slow_task_progress_prints_tenths_of_a_long_sampling(no_delay):
     assert len(output.getvalue().splitlines()) == 22
 
 
+def test_long_evaluation_shows_its_progress(monkeypatch):
+    output = io.StringIO()
+    progress = TrainingProgress(Console(file=output, width=200))
+
+    def evaluate() -> None:
+        for done in range(1, 41):
+            progress("evaluate_batch", {"split": "test", "done": done, "total": 40})
+
+    evaluate()
+    assert output.getvalue() == ""                              # it is quick
+    monkeypatch.setattr("didact.cli.progress._QUIET_EVALUATION_S", 0.0)
+    evaluate()
+    lines = output.getvalue().splitlines()
+    assert len(lines) == 11 and lines[0] == "  1 of 40 test examples evaluated"
+    assert lines[10].startswith("  40 of 40 test examples evaluated, ")
+
+
+def test_evaluate_shows_its_progress(workdir, no_delay, capsys):
+    assert main(["train", "mlp", "--steps", "2"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "latest", "--json"]) == 0
+    assert "  539 of 539 examples evaluated" in capsys.readouterr().err
+
+
 def test_progress_bar_shows_sampling_steps_on_a_terminal(no_delay):
     progress = TrainingProgress(Console(file=io.StringIO(), force_terminal=True))
     payload = {"timed": 0, "total": 9, "step": 1, "loss": {}, "validation": {}, "monitor": "loss"}

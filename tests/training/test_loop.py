@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from didact.data.build import Examples, build_data
@@ -14,8 +16,8 @@ from didact.objectives.supervised import Classify
 from didact.optim.sam import SAM
 from didact.optim.schedule import Cosine, OneCycle
 from didact.run import Run
-from didact.training import precision
-from didact.training.plan import TrainingPlan, split_batches
+from didact.training import loop, precision
+from didact.training.plan import TrainingPlan, count_batches, split_batches
 from didact.training.seeding import derive_seed, epoch_permutation
 from helpers.small_experiments import (
     flatten_weights,
@@ -352,3 +354,27 @@ def test_compiled_loss_equals_eager_loss():
     )
     eager_trainer.train(), compiled_trainer.train()
     assert (flatten_weights(eager_trainer) - flatten_weights(compiled_trainer)).abs().max() < 1e-5
+
+
+@given(st.integers(1, 300), st.integers(1, 70), st.integers(2, 4), st.integers(1, 5))
+def test_rounds_cut_from_the_order_are_the_batches_of_the_epoch(n, batch_size, min_batch_size, batches_per_round):
+    order = epoch_permutation(n, seed=1, epoch=2)
+    batches = split_batches(order, batch_size, min_batch_size)
+    assert count_batches(n, batch_size, min_batch_size) == len(batches)
+    num_rounds = max(1, len(batches) // batches_per_round)
+    plan = TrainingPlan(n, batch_size, batches_per_round, num_rounds, 10, 5, 1, min_batch_size)
+    if len(batches) < batches_per_round:
+        batches = (batches * batches_per_round)[:batches_per_round]
+    rounds = plan.epoch_rounds(1, 2)
+    assert [len(chunks) for chunks in rounds] == [batches_per_round] * num_rounds
+    for i, chunks in enumerate(rounds):
+        for chunk, expected in zip(chunks, batches[i * batches_per_round :], strict=False):
+            assert torch.equal(chunk, expected)
+
+
+def test_an_epoch_in_parts_is_the_same_epoch(monkeypatch):
+    whole, parts = make_trainer(make_classifier(epochs=3)), make_trainer(make_classifier(epochs=3))
+    whole.train()
+    monkeypatch.setattr(loop, "_ROUNDS_AT_ONCE", 2)
+    parts.train()
+    assert torch.equal(flatten_weights(whole), flatten_weights(parts))

@@ -14,6 +14,8 @@ from didact.cli.console import make_console
 from didact.cli.options import format_bytes, format_duration, format_metric, format_short
 from didact.errors import format_count
 
+_QUIET_EVALUATION_S = 10.0      # before an evaluation shows its progress where the output is no terminal
+
 
 def make_progress_bar(console: Console) -> Progress:
     """A progress bar with a status text, on the last line of the terminal until it is stopped."""
@@ -35,6 +37,8 @@ class TrainingProgress:
         self.last_tenth: tuple[str, int] | None = None
         # sampling in between: steps done, and where they are shown
         self.sampling_progress: tuple[int, SlowTaskProgress] | None = None
+        self.evaluation_progress: SlowTaskProgress | None = None
+        self.next_evaluation_update = 0.0
 
     def __call__(self, event: str, payload: dict[str, Any]) -> None:
         getattr(self, f"on_{event}", lambda _: None)(payload)
@@ -143,6 +147,22 @@ class TrainingProgress:
             if self.sampling_progress is None:
                 progress.close()
 
+    def on_evaluate_batch(self, payload: dict[str, Any]) -> None:
+        """Progress of an evaluation: in the bar if there is one, else on lines of its own once it takes long."""
+        done, total, task_name = payload["done"], payload["total"], f"{payload['split']} examples evaluated"
+        if self.bar is not None:
+            if perf_counter() > self.next_evaluation_update:
+                self.next_evaluation_update = perf_counter() + 0.2
+                self.bar.update(self.task, status=f"{done:,} of {total:,} {task_name}")
+            return
+        if self.evaluation_progress is None:
+            delay_s = None if self.console.is_terminal else _QUIET_EVALUATION_S
+            self.evaluation_progress = SlowTaskProgress(task_name, self.console, delay_s=delay_s)
+        self.evaluation_progress(done, total)
+        if done == total:
+            self.evaluation_progress.close()
+            self.evaluation_progress = None
+
     def on_note(self, payload: dict[str, Any]) -> None:
         self.console.print(f"  {escape(payload['text'])}")
 
@@ -233,10 +253,10 @@ class SlowTaskProgress:
 
     DELAY_S = 2.0
 
-    def __init__(self, task_name: str, console: Console | None = None) -> None:
+    def __init__(self, task_name: str, console: Console | None = None, *, delay_s: float | None = None) -> None:
         self.task_name, self.console = task_name, console or make_console(stderr=True)
         self.status: Status | None = None
-        self.last_tenth, self.next_update = -1, perf_counter() + self.DELAY_S
+        self.last_tenth, self.next_update = -1, perf_counter() + (self.DELAY_S if delay_s is None else delay_s)
         # the clock starts at the first report: loading before it does not count
         self.first_report: tuple[int, float] | None = None
 

@@ -8,6 +8,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from didact.training.step import GRAPH_WARMUP_ROUNDS, TrainStep
 
 FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to compare two runs at a glance
 PROGRESS_INTERVAL_S = 0.25                # between two readings of the loss
+_ROUNDS_AT_ONCE = 4096           # rounds of an epoch whose indices are gathered at once
 # between two checkpoints at evaluations: short epochs do not need one each
 MIN_SAVE_INTERVAL_S = 2.0
 
@@ -127,10 +129,12 @@ class Trainer:
     def iterate_epoch(self) -> Iterator[tuple[list[Batch], list[int]]]:
         """The rest of the current epoch: for each round, its stored batches and their sizes over all processes."""
         epoch, position = divmod(self.state.step, self.plan.rounds_per_epoch)
-        rounds = self.plan.epoch_rounds(self.settings.seed, epoch)[position:]
-        stored = self.data.train.batches([self.group.shard(chunk) for chunks in rounds for chunk in chunks])
-        for chunks in rounds:
-            yield [next(stored) for _ in chunks], [len(chunk) for chunk in chunks]
+        rounds = self.plan.epoch_rounds(self.settings.seed, epoch)
+        for start in range(position, len(rounds), _ROUNDS_AT_ONCE):
+            part = [rounds[i] for i in range(start, min(start + _ROUNDS_AT_ONCE, len(rounds)))]
+            stored = self.data.train.batches([self.group.shard(chunk) for chunks in part for chunk in chunks])
+            for chunks in part:
+                yield [next(stored) for _ in chunks], [len(chunk) for chunk in chunks]
 
     def train_round(self, stored: list[Batch], batch_sizes: list[int]) -> None:
         """One round with its logging, evaluation and checkpoint where they are due."""
@@ -269,6 +273,7 @@ class Trainer:
                 batch_size=self.eval_batch_size,
                 precision=self.precision,
                 group=self.group,
+                on_progress=partial(self.report_evaluation, "validation"),
             )
             scores = self.objective.compute_metrics(outputs)
             self.check_finite({"validation loss": scores["loss"]})
@@ -293,6 +298,10 @@ class Trainer:
         if self.is_save_due(MIN_SAVE_INTERVAL_S) or self.group.world_size > 1:
             self.save()
         self.last_progress_time = time.perf_counter()
+
+    def report_evaluation(self, split: str, num_done: int, num_examples: int) -> None:
+        """Report how many examples of a split are evaluated."""
+        self.on_event("evaluate_batch", {"split": split, "done": num_done, "total": num_examples})
 
     def save(self) -> None:
         """Save a checkpoint of finite weights; every process at the same round."""

@@ -1,5 +1,6 @@
 """The budget of a training in rounds: how many, how often to evaluate and to log, and which examples each has."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +40,7 @@ class TrainingPlan:
             )
         rounds_per_epoch = max(
             1,
-            len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round,
+            count_batches(num_examples, experiment.batch_size, min_batch_size) // batches_per_round,
         )
         assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
         total_rounds = experiment.steps or rounds_per_epoch * (experiment.epochs or 0)
@@ -65,16 +66,46 @@ class TrainingPlan:
             else 0
         )
 
-    def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
+    def epoch_rounds(self, seed: int, epoch: int) -> "EpochRounds":
         """Indices of the examples of every batch of an epoch, by round."""
-        chunks = split_batches(
-            epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size
-        )
-        if len(chunks) < self.batches_per_round:
-            chunks = (chunks * self.batches_per_round)[: self.batches_per_round]
-        return [
-            chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)
-        ]
+        order = epoch_permutation(self.num_examples, seed=seed, epoch=epoch)
+        num_batches = count_batches(self.num_examples, self.batch_size, self.min_batch_size)
+        return EpochRounds(order, self.batch_size, num_batches, self.batches_per_round, self.rounds_per_epoch)
+
+
+@dataclass(frozen=True)
+class EpochRounds:
+    """The rounds of an epoch; each is cut from the order when it is asked for: of a long text there are millions."""
+
+    order: Tensor
+    batch_size: int
+    num_batches: int
+    batches_per_round: int
+    num_rounds: int
+
+    def __len__(self) -> int:
+        return self.num_rounds
+
+    def __getitem__(self, index: int) -> list[Tensor]:
+        """The batches of a round; the first ones again where an epoch has fewer than a round needs."""
+        if index >= self.num_rounds:
+            raise IndexError(index)
+        numbers = range(index * self.batches_per_round, (index + 1) * self.batches_per_round)
+        return [self._batch(number % self.num_batches) for number in numbers]
+
+    def _batch(self, number: int) -> Tensor:
+        start = number * self.batch_size
+        return self.order[start:] if number == self.num_batches - 1 else self.order[start : start + self.batch_size]
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        return (self[index] for index in range(self.num_rounds))
+
+
+def count_batches(num_examples: int, batch_size: int, min_batch_size: int = 2) -> int:
+    """How many batches `split_batches` makes."""
+    num_batches = -(-num_examples // batch_size)
+    last = num_examples - (num_batches - 1) * batch_size
+    return num_batches - 1 if num_batches > 1 and last < min_batch_size else num_batches
 
 
 def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:

@@ -20,7 +20,7 @@ from didact.registry import RECIPES, Recipe
 from didact.training.device import memory_guard, resolve_device
 from didact.training.distributed.process_group import Group
 from didact.training.experiment import EventCallback, Experiment, Settings, ignore_events
-from didact.training.plan import split_batches
+from didact.training.plan import count_batches
 from didact.training.recording.model_summary import summarize_layers
 from didact.training.seeding import init_rng
 from didact.training.source_runs import inherit_data_settings, needs_no_labels, resolve_run_paths
@@ -159,7 +159,8 @@ def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: b
             f"batch norm over {processes} processes needs whole batches, not {num_micro_batches} micro-batches; "
             "leave out --accumulate"
         )
-    for n in {len(chunk) for chunk in split_batches(torch.arange(num_examples), batch_size)}:
+    last = num_examples - (count_batches(num_examples, batch_size) - 1) * batch_size
+    for n in {min(batch_size, num_examples), last}:
         if n % -(-n // num_micro_batches) == 1 or n <= num_micro_batches:
             in_parts = f" in {num_micro_batches} micro-batches" if num_micro_batches > 1 else ""
             raise UsageError(

@@ -4,6 +4,7 @@ import shlex
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,7 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
         batch_size=trainer.eval_batch_size,
         precision=trainer.precision,
         group=trainer.group,
+        on_progress=partial(trainer.report_evaluation, "test"),
     )
     test = trainer.objective.compute_metrics(outputs)
     if trainer.group.is_main:

@@ -44,6 +44,23 @@ def test_window_targets_are_shifted_by_one_token():
     assert (data.kind, data.task, data.num_classes, data.shape) == ("text", "language", len(set(TEXT)), (16,))
 
 
+def test_long_splits_are_evaluated_on_evenly_spaced_windows(monkeypatch):
+    """Every k-th window from the first on, the same ones each time; training windows are all there."""
+    monkeypatch.setattr(language_modeling, "MAX_EVALUATED_TOKENS", {"validation": 64, "test": 128})
+    data = build_language_modeling_data("made", TEXT, context_length=16)
+    whole = {part: get_all_rows(data.split(part))["x"] for part in SPLITS}
+    bounded = with_context(data, 16)
+    assert len(bounded.train) == len(data.train)
+    for part, limit in (("validation", 64), ("test", 128)):
+        split, n = bounded.split(part), len(data.split(part))
+        assert n * 16 > limit >= 16 * len(split) > limit // 3
+        k = -(-n // (limit // 16))
+        assert torch.equal(get_all_rows(split)["x"], whole[part][::k])
+        assert f"{part}: {len(split)} of {n} windows are evaluated, evenly spaced" in bounded.notes
+    empty = with_context(data_from_json(json.loads(json.dumps(data_to_json(data)))), 16)    # of a run's folder
+    assert [len(empty.split(part)) for part in SPLITS] == [len(bounded.split(part)) for part in SPLITS]
+
+
 def test_with_context_keeps_windows_in_their_split():
     data = with_context(build_language_modeling_data("made", TEXT, context_length=16), 40, stride=10)
     train, test = data.train, data.test

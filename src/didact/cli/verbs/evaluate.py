@@ -21,6 +21,7 @@ from didact.errors import UsageError
 def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_json: bool) -> None:
     """Evaluate a run's best model again, on its validation and test splits."""
     from didact.charts.format import format_metric_formula, select_metric_notes
+    from didact.cli.progress import SlowTaskProgress
     from didact.cli.recipes import load_recipes
     from didact.inference.evaluate import evaluate
     from didact.inference.evaluate_int8 import evaluate_int8
@@ -34,8 +35,11 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
         if int8:
             raise UsageError("--by and --int8 exclude each other; give one of them")
         result = evaluate_by_group(opened_run, by, device=device)
+    elif int8:
+        result = evaluate_int8(opened_run, device=device)
     else:
-        result = (evaluate_int8 if int8 else evaluate)(opened_run, device=device)
+        with SlowTaskProgress("examples evaluated") as progress:
+            result = evaluate(opened_run, device=device, on_progress=progress)
 
     def print_scores(scores: dict[str, Any], suffix: str = "") -> None:
         for split in ("validation", "test"):

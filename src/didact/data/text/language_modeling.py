@@ -26,6 +26,7 @@ from didact.files import atomic_write, write_text
 
 _DEFAULT_CONTEXT_LENGTH = 64     # where a recipe does not choose
 MIN_WINDOWS = 20                # windows that a text needs for three splits
+MAX_EVALUATED_TOKENS = {"validation": 2**17, "test": 2**19}     # at each evaluation, and at the end
 MIN_MAPPED_CHARS = 4 * 2**20    # characters above which token ids are memory-mapped from a cached file
 PIECE_CHARS = 2**20             # characters that are tokenized at once
 _PIECE_BORDER = re.compile(r"(?<=\S)(?=[ \n])")
@@ -280,25 +281,43 @@ def build_language_modeling_data(
 
 
 def with_context(data: Data, context_length: int, *, stride: int | None = None) -> Data:
-    """The same text in windows of another length; training ones may overlap, beginning every `stride` tokens."""
+    """The same text in windows of another length; training ones may overlap, beginning every `stride` tokens.
+
+    Of a long validation or test split some windows are kept, evenly spaced: the standard error of their mean loss is a
+    few thousandths, and to read them all at each evaluation would take longer than the training between two.
+    """
     if not isinstance(data.encoder, TextEncoder):
         raise UsageError(
             f"a language model needs running text, but {data.name!r} is not: give a .txt file or a folder of them"
         )
     parts: dict[str, Any] = {}
+    notes: list[str] = []
     for part in SPLITS:
         step = stride if stride and part == "train" else context_length
         split = data.split(part)
-        if isinstance(split, TokenWindows):
-            parts[part] = replace(split, context_length=context_length, stride=step)
-        else:
-            parts[part] = MissingSplit(max(1, len(split) * data.encoder.context_length // step))
+        num_windows = (
+            len(replace(split, context_length=context_length, stride=step))
+            if isinstance(split, TokenWindows)
+            else max(1, len(split) * data.encoder.context_length // step)
+        )
+        max_windows = max(1, MAX_EVALUATED_TOKENS[part] // context_length) if part in MAX_EVALUATED_TOKENS else 0
+        if max_windows and num_windows > max_windows:
+            step *= -(-num_windows // max_windows)
+            num_kept = -(-num_windows * context_length // step)
+            notes.append(f"{part}: {num_kept:,} of {num_windows:,} windows are evaluated, evenly spaced")
+            num_windows = num_kept
+        parts[part] = (
+            replace(split, context_length=context_length, stride=step)
+            if isinstance(split, TokenWindows)
+            else MissingSplit(num_windows)
+        )
         if not len(parts[part]):
             raise UsageError(
                 f"the {part} split of {data.name!r} is shorter than a context of {context_length} tokens; choose a "
                 "smaller one"
             )
-    return replace(data, shape=(context_length,), encoder=replace(data.encoder, context_length=context_length), **parts)
+    encoder = replace(data.encoder, context_length=context_length)
+    return replace(data, shape=(context_length,), encoder=encoder, notes=(*data.notes, *notes), **parts)
 
 
 def retokenize(data: Data, kind: tokenizers.TokenizerKind, *, vocab_size: int = 4096) -> Data:
