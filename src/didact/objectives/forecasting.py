@@ -23,6 +23,8 @@ class ForecastObjective(Objective):
     def __init__(self, network: nn.Module, *, horizon: int, scaler: SeriesScaler, teacher_forcing: bool = True):
         super().__init__()
         self.network, self.horizon, self.scaler, self.teacher_forcing = network, horizon, scaler, teacher_forcing
+        # of the first and the last step, in training variances; set from the validation split
+        self.residual_variance: tuple[float, float] | None = None
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, y = self.scaler.standardize_window(batch), self.scaler.standardize(batch["y"], batch)
@@ -68,6 +70,15 @@ class ForecastObjective(Objective):
         return super().compute_metrics(outputs) | dict(
             zip(scores, torch.stack(list(scores.values())).tolist(), strict=True)
         )
+
+    def predict_std(self, batch: Batch) -> Tensor | None:
+        """The standard deviation of the forecast's error, (B, horizon): between the first and the last step on a
+        straight line in the variance, as that of a random walk grows.
+        """
+        if self.residual_variance is None:
+            return None
+        variance = torch.linspace(*self.residual_variance, self.horizon, device=batch["x"].device)
+        return variance.sqrt() * self.scaler.get_scale(batch)
 
     def forecast(self, batch: Batch) -> Tensor:
         """The next `horizon` values, (B, horizon), in their own units."""

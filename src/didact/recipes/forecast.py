@@ -191,9 +191,11 @@ def forecast(
     )
     if is_autoregressive:
         return replace(experiment, epochs=epochs or 15, batch_size=batch_size or 32)
+    assert normalization is not None
+    fitted_normalization = normalization
     experiment = _set_budget(experiment, epochs, batch_size)
     return replace(
-        experiment, initialize_weights=lambda context: _initialize(experiment, network, scaler, normalization)
+        experiment, initialize_weights=lambda context: _initialize(experiment, network, scaler, fitted_normalization)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from didact.data.tables.columns import to_numeric_or_none
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame, DatetimeIndex, Series
 
 DateColumns = Sequence[tuple[str, "Series"]]    # names, each with one reading of its cells as dates
 
@@ -70,13 +70,22 @@ def infer_step(times: "Series") -> str | None:
     # calendar steps, as months, differ in length; a row that is left out must not hide them
     for start in (0, len(index) // 2, len(index) - 16):
         part = index[max(0, start) : max(0, start) + 16]
-        step = pd.infer_freq(part) if len(part) > 3 else None
+        step = _infer_frequency(part)
         if step and index.isin(pd.date_range(index[0], index[-1], freq=step)).mean() > 0.95:
-            return str(step)
+            return step
     steps = index.to_series().diff().dropna().value_counts()
     if steps.iloc[0] < 0.8 * (len(index) - 1):
         return None
     return f"{int(steps.index[0].total_seconds())}s"
+
+
+def _infer_frequency(index: "DatetimeIndex") -> str | None:
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # pandas 4 will return an offset, whose text is the same
+        frequency = pd.infer_freq(index) if len(index) > 3 else None
+    return frequency and str(getattr(frequency, "freqstr", frequency))
 
 
 def describe_gaps(times: "Series", step: str | None) -> list[str]:

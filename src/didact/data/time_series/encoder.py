@@ -82,7 +82,7 @@ class SeriesEncoder:
                 f"expected a file with the columns {', '.join(self.columns)}, got {text!r}: values alone are not "
                 "enough for a model with covariates"
             )
-        return {"": torch.tensor(parse_values(text, self.column))[:, None]}
+        return {"": torch.tensor(parse_values(str(text), self.column))[:, None]}
 
     def list_forecast_dates(self, inputs: Sequence[Given]) -> list[list[str] | None]:
         """For each example of `read`, the dates of what follows it; None where they are not known."""

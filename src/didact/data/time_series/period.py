@@ -21,7 +21,7 @@ def compute_autocorrelation(x: Tensor, max_lag: int) -> Tensor:
     """The autocorrelation at lags 0 … max_lag, by the Fourier transform: the biased estimate, as statsmodels' acf."""
     x = x.double() - x.double().mean()
     n = 2 * len(x)                                        # zeros behind, so that the end does not meet the beginning
-    covariance = torch.fft.irfft(torch.fft.rfft(x, n=n).abs().square(), n=n)[: max_lag + 1]
+    covariance: Tensor = torch.fft.irfft(torch.fft.rfft(x, n=n).abs().square(), n=n)[: max_lag + 1]
     return covariance / covariance[0].clamp(min=1e-30)
 
 
@@ -32,7 +32,11 @@ def find_period(values: Tensor | Sequence[float]) -> int:
         return 1
     max_lag = min(len(x) // 2 - 1 if len(x) < 200 else len(x) // 3, _MAX_PERIOD)
     # a trend hides the period of one, noise that of the other
-    candidates = [c for z in (remove_trend(x), x.diff()) for c in _find_candidates(z, max_lag)]
+    detrended, differences = remove_trend(x), x.diff()
+    rounding = 1e-9 * float(x.abs().max())          # what is left of a straight line
+    candidates = [
+        c for z in (detrended, differences) if float(z.std()) > rounding for c in _find_candidates(z, max_lag)
+    ]
     return max(candidates, default=(0.0, 1))[1]
 
 

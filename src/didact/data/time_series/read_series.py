@@ -101,7 +101,7 @@ def find_layout(path: Path, frame: "DataFrame", date_columns: DateColumns, targe
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
     measured = [name for name in numeric if name not in date_names] or numeric
-    targets = (measured[-1],) if target is None else (target,)
+    targets: tuple[str, ...] = (measured[-1],) if target is None else (target,)
     if target is not None and target not in frame.columns and "," in target:
         targets = tuple(name.strip() for name in target.split(",") if name.strip())
     series_column = _find_series_column(frame, date_columns, {*targets, *date_names})
