@@ -35,9 +35,10 @@ class LinearPathChoice:
     mse: float
 
 
-def list_windows(encoder: SeriesEncoder, horizon: int) -> list[int]:
+def list_windows(data: Data, encoder: SeriesEncoder, horizon: int) -> list[int]:
     """Candidates: twice the horizon, thirty values, some periods; never more than a third of the training part."""
     num_train = median_low(s.lengths[0] for s in encoder.statistics.values())
+    num_train = min(num_train, len(data.train) + encoder.window)        # less where windows were left out
     longest = max(1, min(num_train // 3, MAX_WINDOW) - horizon)
     m = encoder.period
     candidates = [max(2 * horizon, 12), DEFAULT_WINDOW]

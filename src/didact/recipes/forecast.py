@@ -96,7 +96,6 @@ def forecast(
         tuple[str, ...],
         VerbatimText(),
         "covariates: other columns of numbers whose past values are read, or all",
-        Aliases("features"),
     ] = (),
     teacher_forcing: Annotated[
         Literal["forced", "own"],
@@ -126,6 +125,11 @@ def forecast(
         if period is not None:
             data = replace(data, encoder=replace(encoder, period=period))
         covariates = _check_covariates(data.name, encoder, covariates)
+        if log_transform and not encoder.is_positive:
+            raise UsageError(
+                f"--log-transform needs positive values, but training values of {encoder.column!r} in {data.name!r} "
+                "are not all; leave it out"
+            )
     is_autoregressive = model in _RECURRENT and not linear_path
     if is_autoregressive:
         _check_autoregressive(normalization, covariates)
@@ -138,11 +142,6 @@ def forecast(
     data = with_horizon(data, window=window, horizon=horizon, covariates=covariates)
     encoder = data.encoder
     assert isinstance(encoder, SeriesEncoder)
-    if log_transform and not encoder.is_positive:
-        raise UsageError(
-            f"--log-transform needs positive values, but training values of {encoder.column!r} in {data.name!r} are "
-            "not all; leave it out"
-        )
     scaler = make_scaler(encoder, log_transform)
     dropout = (0.3 if model == "mlp" else 0.0) if dropout is None else dropout
     network: nn.Module
@@ -257,7 +256,7 @@ def _choose_normalization(
         choice = choose_linear_path(
             data,
             horizon=horizon,
-            windows=[window] if window else list_windows(encoder, horizon),
+            windows=[window] if window else list_windows(data, encoder, horizon),
             normalizations=[normalization] if normalization else NORMALIZATIONS,
             log_transforms=[log_transform] if log_transform is not None else [False, True][: 1 + encoder.is_positive],
             covariates=covariates,
@@ -273,7 +272,7 @@ def _choose_normalization(
 def _shorten_window(data: Data) -> int:
     """Thirty values (Gaba Ex 5.3), less for a short series."""
     encoder = data.encoder
-    return min(DEFAULT_WINDOW, *list_windows(encoder, 1)) if isinstance(encoder, SeriesEncoder) else DEFAULT_WINDOW
+    return min(DEFAULT_WINDOW, *list_windows(data, encoder, 1)) if isinstance(encoder, SeriesEncoder) else DEFAULT_WINDOW
 
 
 def _check_covariates(name: str, encoder: SeriesEncoder, covariates: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 # periods that calendars and clocks have: a peak beside one of them is taken for it
 CALENDAR_PERIODS = (4, 7, 12, 24, 52, 96, 144, 168, 288, 365, 1440)
-_MIN_AUTOCORRELATION = 0.12     # of a period; those of noise are smaller in all but the shortest series
+_MIN_AUTOCORRELATION = 0.12     # of a period
+_MIN_DEVIATIONS = 4.0           # of a period, in deviations of white noise, 1/√T: the largest of many lags is above 3
 _MAX_PERIOD = 1500
 _SIMILAR = 0.85                 # a shorter period is taken if its autocorrelation is at least this share of the largest
 
@@ -57,7 +58,7 @@ def _find_candidates(z: Tensor, max_lag: int) -> Iterator[tuple[float, int]]:
     for k in CALENDAR_PERIODS:
         if 0 < abs(k - period) <= 0.05 * period and k <= max_lag and r[k] >= 0.9 * r[period]:
             period = k
-    if r[period] > _MIN_AUTOCORRELATION:
+    if r[period] > max(_MIN_AUTOCORRELATION, _MIN_DEVIATIONS / len(z) ** 0.5):
         yield float(r[period]), period
 
 
