@@ -96,7 +96,7 @@ def test_targets_do_not_cross_splits():
     )
     assert data.task == "forecast" and build_series("count", list(range(400)), "n").task == "regression"
     assert data.mean.shape == (5, 1)
-    with pytest.raises(UsageError, match="'few' holds 40 values of 'n': too few .*needs at least 50"):
+    with pytest.raises(UsageError, match=r"'few' holds 40 values of 'n': too few .*needs at least 50"):
         build_series("few", list(range(40)), "n", window=5, horizon=2)
 
 

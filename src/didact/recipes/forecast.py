@@ -272,7 +272,9 @@ def _choose_normalization(
 def _shorten_window(data: Data) -> int:
     """Thirty values (Gaba Ex 5.3), less for a short series."""
     encoder = data.encoder
-    return min(DEFAULT_WINDOW, *list_windows(data, encoder, 1)) if isinstance(encoder, SeriesEncoder) else DEFAULT_WINDOW
+    if not isinstance(encoder, SeriesEncoder):
+        return DEFAULT_WINDOW
+    return min(DEFAULT_WINDOW, max(list_windows(data, encoder, 1)))
 
 
 def _check_covariates(name: str, encoder: SeriesEncoder, covariates: tuple[str, ...]) -> tuple[str, ...]:
