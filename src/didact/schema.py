@@ -163,6 +163,7 @@ RUN_METADATA: Shape = {  # run.json; keys that later versions added are optional
     "validation?": Nullable(MapOf(SCORE)),
     "test?": Nullable(MapOf(SCORE)),
     "examples?": {"worst?": [TEXT], "best?": [TEXT]},
+    "example_texts?": {"worst?": [TEXT], "best?": [TEXT]},
 }
 
 

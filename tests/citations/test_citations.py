@@ -95,6 +95,7 @@ SUBJECTS = {
     "detection": "detection",
     "diffusion": "diffusion|image generation|ddpm|reverse process",
     "dropout_weight_decay": "dropout and weight decay",
+    "fasttext": "embeddings|tokens",
     "fine_tune": "bert|transformer|finetuning|freezing|lora",
     "flow_matching": "flow matching",
     "forecast": "time series|recurrent|gru",

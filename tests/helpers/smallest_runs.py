@@ -29,7 +29,7 @@ SMALLEST_RUNS: dict[str, dict[str, object]] = {
     "char_rnn": {"embed_dim": 16, "hidden_size": 16, "dropout": 0.1, "context_length": 16, "batch_size": 8},
     "text_rnn": {"hidden_size": 16, **TEXT_ARGUMENTS},
     "copy_task": {"embed_dim": 8, "hidden_size": 8, "delay": 4, "batch_size": 16},
-    "forecast": {"hidden_size": 8, "dropout": 0.1, "num_layers": 2, "window": 12},
+    "forecast": {"hidden_size": 8, "dropout": 0.1, "num_layers": 2},
     "word2vec": {"embed_dim": 8, "vocab_size": 100},
     "seq2seq": {"embed_dim": 16, "hidden_size": 16, "dropout": 0.1, "batch_size": 16},
     "gpt": {
@@ -51,6 +51,7 @@ SMALLEST_RUNS: dict[str, dict[str, object]] = {
         "batch_size": 8,
     },
     "text_transformer": {"num_layers": 1, "num_heads": 2, "ffn_dim": 16, **TEXT_ARGUMENTS},
+    "fasttext": {"embed_dim": 8, "hidden_size": 8, "batch_size": 16},
     "translate": {"num_layers": 1, "num_heads": 2, "embed_dim": 16, "ffn_dim": 16, "batch_size": 16},
     "fine_tune": {"num_layers": 1, "num_heads": 2, "ffn_dim": 16, "pretrain_steps": 4, **TEXT_ARGUMENTS},
     "autoencoder": {"hidden": (8,), "input_noise": 0.1, "mask_ratio": 0.1},

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from didact.data.checks import add_health_notes, validate
-from didact.data.core import SPLITS, Batch, Data, Encoder, SourceLocator, TensorSplit
+from didact.data.core import SPLITS, Batch, Data, Encoder, SourceLocator, TensorSplit, TextReader
 from didact.data.split import train_val_test_split
 from didact.data.storage import FileSplit
 from didact.errors import UsageError
@@ -38,6 +38,7 @@ class Examples:
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
     locator: SourceLocator | None = None
+    text_reader: TextReader | None = None
     notes: Sequence[str] = ()
     standardize: bool = True                 # inputs are standardized by the mean and deviation of the training split
     fingerprint: str = ""                    # of files; else computed from the columns
@@ -85,6 +86,7 @@ def build_data(
         source=dict(e.source or {"name": e.name}),
         indices=indices,
         locator=e.locator,
+        text_reader=e.text_reader,
         class_counts={part: _count_classes(splits[part], e.task, len(e.class_names)) for part in SPLITS},
         fingerprint=e.fingerprint or _compute_fingerprint(all_examples),
         notes=tuple(e.notes),

@@ -18,6 +18,7 @@ Decode = Callable[[Tensor], Tensor]
 # an input as a user gives it: a Path is a file; a str is read by the encoder, as a text where it reads texts
 Given = str | Path
 SourceLocator = Callable[[int], str]  # example i of the source -> the file or line where it can be found
+TextReader = Callable[[], Sequence[str]]  # the texts of all examples, in the order of the source
 
 SPLITS = ("train", "validation", "test")
 IGNORE_LABEL = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts (VOC's void)
@@ -120,14 +121,6 @@ class DetectsUnseenInputs(Protocol):
         """A line for each value that training data did not hold, or that may be meant otherwise."""
 
 
-@runtime_checkable
-class KnowsForecastDates(Protocol):
-    """An encoder of time series that knows when the values that are forecast will be."""
-
-    def list_forecast_dates(self, inputs: Sequence[Given]) -> list[list[str] | None]:
-        """For each example of `read`, the dates of what follows it; None where they are not known."""
-
-
 def describe_unseen_inputs(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
     """What an encoder notes of these inputs; nothing of one that does not look."""
     return encoder.describe_unseen_inputs(inputs) if isinstance(encoder, DetectsUnseenInputs) else []
@@ -156,6 +149,7 @@ class Data:
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
     indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the order of the source
     locator: SourceLocator | None = None    # of one's own files alone
+    text_reader: TextReader | None = None   # of texts with labels, as they were before they were tokenized
     class_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
     duplicates: Mapping[str, int] | None = None  # validation and test examples that are in training; None: not counted
     notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy: printed before the first step
@@ -173,6 +167,13 @@ class Data:
     def locate_examples(self, part: str, rows: Sequence[int]) -> list[str]:
         """The files or lines of these examples of a split; empty where there is no locator."""
         return [] if self.locator is None else [self.locator(int(self.indices[part][row])) for row in rows]
+
+    def read_texts(self, part: str) -> list[str]:
+        """The texts of a split as it was loaded, before tokenization; empty where they are not at hand."""
+        if self.text_reader is None or part not in self.indices:
+            return []
+        texts = self.text_reader()
+        return [texts[row] for row in self.indices[part].tolist()]
 
     def split(self, name: str) -> Split:
         return {"train": self.train, "validation": self.validation, "test": self.test}[name]

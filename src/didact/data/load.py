@@ -24,7 +24,7 @@ from didact.data.tables.table import load_table
 from didact.data.tables.table_file import TableFile, is_table_path
 from didact.data.tables.table_options import NO_TABLE_OPTIONS, TableOptions
 from didact.data.tables.target import Task
-from didact.data.text.classification import load_text_table
+from didact.data.text.classification import BagEncoder, load_text_table, retokenize_texts
 from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
 from didact.data.text.parallel_texts import load_pairs
 from didact.data.text.skipgram import as_word_stream
@@ -37,7 +37,7 @@ _DATASET_MODULES = (
     *(f"datasets.synthetic.{name}" for name in (
         "copy_memory", "glyphs", "points", "detection_shapes", "segmentation_shapes", "analogy_text", "token_means",
     )),
-    "images.boxes", "images.masks", "text.parallel_texts", "time_series.datasets",
+    "images.boxes", "images.masks", "text.parallel_texts", "time_series",
 )
 _IMAGE_KINDS = {"images", "masks", "boxes"}
 
@@ -161,6 +161,7 @@ READERS = (
             task=o.task,
             seed=o.seed,
             options=o.table,
+            tokens="words" if "words" in o.accepts else o.tokens,
             indices=o.indices,
             run_data=o.run_data,
         ),
@@ -207,9 +208,9 @@ def load(
 ) -> Data:
     """Three splits of a known dataset or of one's own files; their `source` holds what `reload_data` needs.
 
-    `tokens` is for running text and sentence pairs. Where files can be read in several ways, `accepts` names the kinds
-    that a recipe accepts; "words" reads any text as a stream of words. `allow_unlabeled`: labels are not needed, so
-    that images without one are read too.
+    `tokens` is for running text, labeled texts and sentence pairs. Where files can be read in several ways, `accepts`
+    names the kinds that a recipe accepts; "words" reads any text as a stream of words. `allow_unlabeled`: labels are
+    not needed, so that images without one are read too.
     """
     options = ReadOptions(target, task, text, size, seed, tokens, accepts, allow_unlabeled, table, progress=progress)
     datasets = list_datasets()
@@ -234,7 +235,7 @@ def _load_dataset(entry: DatasetEntry, options: ReadOptions) -> tuple[Data, dict
     ensure_dataset(entry, o.progress)
     data = resize_dataset(entry.load(o.seed), o.size)
     if o.tokens is not None:
-        data = retokenize(data, o.tokens)
+        data = _change_tokens(data, o.tokens)
     return data, {"name": entry.name, "seed": o.seed, **({"size": o.size} if o.size else {})}
 
 
@@ -242,7 +243,7 @@ def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str,
     """One's own files, and what loads them again."""
     o = options
     data = _read_path(name_or_path, o)
-    is_tokenized = data.kind == "pairs" or data.task == "language"
+    is_tokenized = data.kind in ("pairs", "text")
     has_target = data.kind not in (*_IMAGE_KINDS, "pairs") and data.task != "language"
     source = {
         "path": os.path.abspath(os.path.expanduser(name_or_path)),
@@ -257,8 +258,13 @@ def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str,
     if o.allow_unlabeled and (data.kind, data.task) == ("images", "none"):
         source["unlabeled"] = True
     if o.tokens is not None and not is_tokenized:
-        data = retokenize(data, o.tokens)
+        data = _change_tokens(data, o.tokens)
     return data, source
+
+
+def _change_tokens(data: Data, tokens: TokenizerKind) -> Data:
+    """Running text or labeled texts in other tokens."""
+    return retokenize_texts(data, tokens) if isinstance(data.encoder, BagEncoder) else retokenize(data, tokens)
 
 
 def _read_path(name_or_path: str, options: ReadOptions) -> Data:
@@ -322,13 +328,13 @@ def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
         )
     if "name" in source:
         data: Data = look_up("dataset", source["name"], list_datasets()).load(source["seed"])
-        data = retokenize(data, source["tokens"]) if source.get("tokens") else data
+        data = _change_tokens(data, source["tokens"]) if source.get("tokens") else data
     else:
         options = ReadOptions(
             **{name: source[name] for name in ("target", "text", "size", "seed")},
             task=source.get("task"),
             tokens=source.get("tokens"),
-            accepts=(source.get("kind", ""),),
+            accepts=(source.get("kind", ""), *filter(None, [source.get("reading")])),
             allow_unlabeled=source.get("unlabeled", False),
             table=TableOptions.from_mapping(source),
             indices=indices,

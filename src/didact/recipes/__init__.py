@@ -6,6 +6,7 @@ A recipe is a function of loaded data and typed keywords that returns an Experim
     cnn, transfer, segmentation, detection, denoising               images
     rnn, copy_task, forecast, word2vec                              sequences
     transformers, gpt, fine_tune                                    text with attention
+    fasttext                                                        text as n-grams
     autoencoders, gan, diffusion, consistency, latent_diffusion,
     realnvp, pixelcnn, vqvae_prior                                  generative models
     scratch                                                         the NumPy engine
@@ -20,6 +21,7 @@ from didact.recipes.copy_task import copy_task
 from didact.recipes.denoising import denoising
 from didact.recipes.detection import detection
 from didact.recipes.diffusion import diffusion, flow_matching
+from didact.recipes.fasttext import fasttext
 from didact.recipes.fine_tune import fine_tune
 from didact.recipes.forecast import forecast
 from didact.recipes.gan import dcgan, gan, stylegan, wgan
@@ -55,6 +57,7 @@ __all__ = [
     "detection",
     "diffusion",
     "dropout_weight_decay",
+    "fasttext",
     "fine_tune",
     "flow_matching",
     "forecast",

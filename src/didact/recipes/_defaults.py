@@ -16,11 +16,16 @@ SMALL_TRAIN_SIZE = 5_000  # a dataset with fewer training examples is small
 
 
 def choose_budget(
-    data: Data, epochs: int | None, batch_size: int | None, *, target_steps: int = 1_500
+    data: Data,
+    epochs: int | None,
+    batch_size: int | None,
+    *,
+    target_steps: int = 1_500,
+    large_batch_size: int = 128,
 ) -> tuple[int, int, tuple[str, ...]]:
     """Epochs and batch size; where not given, so many steps on a small dataset, ten epochs on a large one."""
     num_examples = len(data.train)
-    chosen_batch_size = batch_size or (32 if num_examples < SMALL_TRAIN_SIZE else 128)
+    chosen_batch_size = batch_size or (32 if num_examples < SMALL_TRAIN_SIZE else large_batch_size)
     chosen_epochs = epochs or min(60, max(10, ceil(target_steps * chosen_batch_size / max(1, num_examples))))
     epochs_note = "" if epochs else f"{chosen_epochs} epochs"
     batch_note = "" if batch_size else f"batches of {chosen_batch_size}"

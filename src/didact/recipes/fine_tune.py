@@ -116,6 +116,10 @@ def fine_tune(
     pretrained first by masked language modeling on the training texts, which needs no labels. `didact sweep fine_tune
     --labels-per-class 20` compares the modes with training from scratch.
     """
+    if weights == "minilm" and isinstance(data.encoder, BagEncoder) and data.encoder.tokens != "words":
+        raise UsageError(
+            f"--weights minilm reads words, but these texts are read as {data.encoder.tokens}; give --tokens words"
+        )
     make_text = partial(_concat_training_texts, data)
     data = as_sequences(
         subsample_per_class(data, labels_per_class) if labels_per_class else data,

@@ -68,26 +68,33 @@ def is_token_sequence(x: Tensor) -> bool:
     return bool((x > 1).any())
 
 
-def _show_sentence(x: Tensor, data: Mapping[str, Any]) -> Html:
-    """The text as the network read it: 0 is padding, 1 an unknown word."""
+def _show_sentence(x: Tensor, data: Mapping[str, Any], text: str | None) -> Html:
+    """The text, or its words as the network read them: 0 is padding, 1 an unknown word."""
+    if text is not None:
+        return tag("p", text, class_="sentence")
     words = ["…" if i == 1 else data["feature_names"][i - 2] for i in x.long().tolist() if i]
     return tag("p", " ".join(words), class_="sentence")
 
 
-def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str) -> Html:
+def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str, text: str | None) -> Html:
     if x.ndim == 3:
         return make_image_tag(x, alt_text)
     if x.ndim == 1 and data.get("kind") == "text":
-        return _show_sentence(x, data) if is_token_sequence(x) else show_unusual_words(x, data)
+        return _show_sentence(x, data, text) if is_token_sequence(x) else show_unusual_words(x, data)
     return show_unusual_features(x, data) if x.ndim == 1 else Html("")
 
 
 def make_example_cards(
-    group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]
+    group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any],
+    texts: Sequence[str] = (),
 ) -> list[Html]:
-    """`group` is "worst" or "best": each example with its true and predicted value, loss and name."""
+    """`group` is "worst" or "best": each example with its true and predicted value, loss and name.
+
+    `texts`: the examples as they were before they were tokenized.
+    """
     cards = []
-    for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
+    shown_texts: Sequence[str | None] = texts or [None] * len(names)
+    for name, row, x, text in zip(names, examples[group].tolist(), examples[f"{group}_x"], shown_texts, strict=True):
         true, predicted, is_correct = predictions.describe(row)
         css_class = "" if is_correct is None else "right" if is_correct else "wrong"
         details = tag(
@@ -96,7 +103,7 @@ def make_example_cards(
             make_description_entry("predicted", predicted, css_class),
             make_description_entry("loss", format_number(float(predictions.loss[row]), 3)),
         )
-        cards.append(tag("li", _show_input(x, data, f"{name}: {true}"), details, tag("small", name)))
+        cards.append(tag("li", _show_input(x, data, f"{name}: {true}", text), details, tag("small", name)))
     return cards
 
 

@@ -204,7 +204,7 @@ def write_report(run: Run) -> Path:
             _make_mask_table(outputs, metadata["data"]),
             lead=_describe_test_split(outputs),
         ),
-        _make_examples_section(examples, names, predictions, metadata["data"]),
+        _make_examples_section(examples, names, predictions, metadata["data"], metadata.get("example_texts", {})),
         make_section("Masks", make_mask_groups(examples, names, outputs, metadata["data"]), lead=MASKS_LEAD),
         make_section("Restored images", make_restored_groups(examples, names, outputs), lead=RESTORED_LEAD),
         make_section("Boxes", make_box_groups(examples, names, outputs, metadata["data"]), lead=BOXES_LEAD),
@@ -481,6 +481,7 @@ def _make_examples_section(
     names: Mapping[str, Sequence[str]],
     predictions: Predictions | None,
     data: Mapping[str, Any],
+    texts: Mapping[str, Sequence[str]],
 ) -> Html:
     if predictions is None or not {"worst", "best", "worst_x", "best_x"} <= examples.keys():
         return Html("")
@@ -491,7 +492,11 @@ def _make_examples_section(
     groups = [
         (
             tag("h3", title),
-            tag("ul", make_example_cards(group, examples, names[group], predictions, data), class_=css_class),
+            tag(
+                "ul",
+                make_example_cards(group, examples, names[group], predictions, data, texts.get(group, ())),
+                class_=css_class,
+            ),
         )
         for group, title in (("worst", "Highest loss"), ("best", "Lowest loss"))
     ]

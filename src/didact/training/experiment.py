@@ -106,8 +106,8 @@ class Settings:
     ] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,
-        "tokenizer of running text and sentence pairs; gpt2 is that of the published weights (characters for running "
-        "text if not given)",
+        "tokenizer of running text, sentence pairs and labeled texts; gpt2 is that of the published weights (if not "
+        "given: characters for running text, what suits their look for labeled texts)",
     ] = None
     size: Annotated[int | None, Range(1, 4096), "side in pixels that images are resized to when loaded"] = None
     seed: Annotated[int, Range(0), "random seed of initialization, order of examples, augmentation and sampling"] = 0

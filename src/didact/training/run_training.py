@@ -14,7 +14,7 @@ from didact.analysis.signal_propagation import measure_signal_propagation
 from didact.data.checks import summarize_health
 from didact.data.core import Data, Split
 from didact.data.serialize import data_to_json
-from didact.errors import UsageError
+from didact.errors import UsageError, shorten
 from didact.objectives.abilities import abilities
 from didact.objectives.base import Objective
 from didact.options import format_value
@@ -37,6 +37,7 @@ from didact.training.source_runs import data_options
 from didact.training.time_budget import plan_within_time
 
 NUM_EXTREME_EXAMPLES = 12  # best and worst predictions saved for the report
+_MAX_SAVED_CHARACTERS = 400  # of a text among them
 
 
 def train(
@@ -172,6 +173,13 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
         save_training_samples(trainer.objective, run, state.best_step)
         if trainer.data.kind == "table" and trainer.data.num_features <= 2:
             run.save("surface", decision_surface(trainer.objective, trainer.data))
+        if texts := trainer.data.read_texts("test"):
+            run.update_metadata(
+                example_texts={
+                    which: [shorten(texts[row], _MAX_SAVED_CHARACTERS) for row in extremes[which].tolist()]
+                    for which in ("worst", "best")
+                }
+            )
         write_events(run)  # before the status becomes finished: a run killed in between writes them again
         run.update_metadata(
             status="finished",

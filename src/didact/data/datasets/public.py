@@ -177,6 +177,7 @@ def imdb(seed: int = 0) -> Data:
             feature_names=encoder.vocab,
             target="sentiment",
             encoder=encoder,
+            text_reader=lambda: [text for _, _, text in read_reviews(path)],
             standardize=False,
         ),
         test_indices=_make_test_indices(25_000, len(columns["y"])),

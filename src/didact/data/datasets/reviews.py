@@ -67,6 +67,7 @@ def _build_binary_texts(name: str, texts: list[str], labels: list[int], seed: in
             feature_names=encoder.vocab,
             target="sentiment",
             encoder=encoder,
+            text_reader=lambda: texts,
             standardize=False,
         ),
         indices=indices,

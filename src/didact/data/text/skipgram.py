@@ -167,7 +167,9 @@ def with_window(data: Data, *, window: int, vocab_size: int) -> Data:
     return replace(
         data,
         shape=(2 * window,),
-        encoder=SequenceEncoder(encoder.vocab, encoder.column, num_words, MAX_STORED_WORDS),
+        encoder=SequenceEncoder(
+            encoder.vocab, encoder.column, vocab_size=num_words, max_length=MAX_STORED_WORDS
+        ),
         feature_names=names,
         **parts,
     )

@@ -35,6 +35,7 @@ def token_means(seed: int = 0) -> Data:
             feature_names=encoder.vocab,
             target="mean",
             encoder=encoder,
+            text_reader=lambda: texts,
             standardize=False,
         ),
         indices=indices,
