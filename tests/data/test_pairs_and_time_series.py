@@ -82,19 +82,22 @@ def test_multi30k_keeps_its_own_splits():
     assert data.encoder.target.decode(y) == "Un homme avec un chapeau orange regardant quelque chose."
 
 
-def test_series_windows_do_not_cross_splits():
+def test_targets_do_not_cross_splits():
+    """What is forecast lies in its part; the past values before it are known, and may lie in the part before."""
     data = build_series("count", list(range(200)), "n", window=5, horizon=2)
     x, y = data.train.columns["x"], data.train.columns["y"]
     assert torch.equal(x[3, :, 0], torch.arange(3.0, 8.0)) and y[3].tolist() == [8, 9]
     assert (
         float(y.max()) == 139
-        and float(data.validation.columns["x"].min()) == 140
-        and float(data.test.columns["x"].min()) == 170
+        and data.validation.columns["y"][0].tolist() == [140, 141]
+        and data.validation.columns["x"][0, :, 0].tolist() == list(range(135, 140))
+        and data.test.columns["y"][0].tolist() == [170, 171]
+        and float(data.validation.columns["y"].max()) == 169
     )
     assert data.task == "forecast" and build_series("count", list(range(400)), "n").task == "regression"
     assert data.mean.shape == (5, 1)
-    with pytest.raises(UsageError, match="holds 50 values of 'n'; at least 70"):
-        build_series("few", list(range(50)), "n", window=5, horizon=2)
+    with pytest.raises(UsageError, match=r"'few' holds 40 values of 'n': too few .*needs at least 50"):
+        build_series("few", list(range(40)), "n", window=5, horizon=2)
 
 
 def format_day(i, date_format="%Y-%m-%d"):
@@ -211,14 +214,18 @@ def test_short_series_has_short_windows(tmp_path):
     windowed_data = with_horizon(data, window=5)
     assert windowed_data.train.columns["x"][7, :3, 0].tolist() == [3.5, 4.0, 4.5] and [
         len(windowed_data.split(p)) for p in SPLITS
-    ] == [65, 10, 10]
-    assert len(with_horizon(data, window=12).validation) == 3
+    ] == [65, 15, 15]
+    assert [len(with_horizon(data, window=30).split(p)) for p in SPLITS] == [40, 15, 15]
     with pytest.raises(
-        UsageError, match=r"the validation part of 'short' has 15 values, but a window takes 30 \+ 1; choose"
+        UsageError, match=r"the training part of 'short' has 70 values, but a window takes 70 \+ 1; choose"
     ):
-        with_horizon(data, window=30)
+        with_horizon(data, window=70)
+    with pytest.raises(
+        UsageError, match=r"the validation part of 'short' has 15 values, but each forecast takes 16; choose a smaller"
+    ):
+        with_horizon(data, window=5, horizon=16)
     path.write_text("warmth\n" + "".join(f"{i / 2}\n" for i in range(19)))
-    with pytest.raises(UsageError, match="holds 19 values of 'warmth'; at least 20 make windows of 1"):
+    with pytest.raises(UsageError, match="'short' holds 19 values of 'warmth': too few to train"):
         load(str(path), accepts=("series",))
 
 

@@ -324,7 +324,7 @@ def test_head_ablation_refuses_networks_without_heads(runs):
 
 def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
     """Values instead of tokens: standardized, as the network was trained on them."""
-    options = {"steps": 5, "hidden_size": 6, "window": 9, "horizon": 2}
+    options = {"steps": 5, "hidden_size": 6, "window": 9, "horizon": 2, "model": "lstm"}
     run = didact.train(RECIPES["forecast"], **options, runs=str(tmp_path), device="cpu")
     window = [0.0, 1.5, -2.0, 0.0, 3.0, 1.0, 0.0, -1.0, 0.0]
     explanation = explain_run(run, [",".join(map(str, window))], out_dir=tmp_path / "page")["explained"][0]
@@ -336,7 +336,7 @@ def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
     objective, _ = load_model(run)
     with torch.no_grad():
         x = torch.tensor(window)[None, :, None]
-        gate_values = objective.network.reader.forward_with_gates(objective.standardize(x))[1][-1]
+        gate_values = objective.network.reader.forward_with_gates(objective.scaler.standardize_window({"x": x}))[1][-1]
         forecast = objective.forecast({"x": x})[0]
     assert explanation["methods"]["gates"]["forget"] == pytest.approx(gate_values["forget"].mean().item(), rel=1e-5)
     assert (

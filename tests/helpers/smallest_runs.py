@@ -29,7 +29,7 @@ SMALLEST_RUNS: dict[str, dict[str, object]] = {
     "char_rnn": {"embed_dim": 16, "hidden_size": 16, "dropout": 0.1, "context_length": 16, "batch_size": 8},
     "text_rnn": {"hidden_size": 16, **TEXT_ARGUMENTS},
     "copy_task": {"embed_dim": 8, "hidden_size": 8, "delay": 4, "batch_size": 16},
-    "forecast": {"hidden_size": 8, "dropout": 0.1, "num_layers": 2},
+    "forecast": {"hidden_size": 8, "dropout": 0.1, "num_layers": 2, "window": 12},
     "word2vec": {"embed_dim": 8, "vocab_size": 100},
     "seq2seq": {"embed_dim": 16, "hidden_size": 16, "dropout": 0.1, "batch_size": 16},
     "gpt": {

@@ -36,7 +36,12 @@ REQUIRED_OPTIONS: dict[Any, dict[str, Any]] = {
     ("dcgan", "conditioning"): {"conditional": True},
     ("diffusion", "variance"): {"eta": 1.0},
     ("fine_tune", "lora_rank"): {"mode": "lora"},
-    ("forecast", "teacher_forcing"): {"horizon": 3},
+    ("forecast", "teacher_forcing"): {"horizon": 3, "model": "lstm"},
+    ("forecast", "linear_path"): {"model": "lstm"},
+    ("forecast", "recurrent_init"): {"model": "lstm"},
+    ("forecast", "kernel_size"): {"model": "dlinear"},
+    ("forecast", "log_transform"): {"data": "SERIES"},
+    ("forecast", "covariates"): {"data": "SERIES"},
     ("gpt", "balance_weight"): {"num_experts": 2},
     ("gpt", "lora_rank"): {"weights": "RUN gpt"},
     ("gpt", "train_embedding"): {"weights": "RUN gpt", "lora_rank": 2},
@@ -64,6 +69,7 @@ REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
     "patience": {"lr": 1e-12, "steps": 12},
     ("denoising", "patience"): {"lr": 1e-12, "epochs": 12},      # evaluated once an epoch
     ("segmentation", "patience"): {"lr": 1e-12, "epochs": 6},
+    ("forecast", "period"): {"normalization": "seasonal", "period": 6},
     ("gpt", "model"): {"dropout": 0.0},
     ("transfer", "mode"): {"weights": "RUN cnn"},
     # the first kernel is never smaller than 5
@@ -90,6 +96,7 @@ OTHER_VALUES: dict[Any, list[Any]] = {
     ("latent_diffusion", "autoencoder"): ["vqvae channels=8,8 codebook_size=8 code_dim=2 epochs=1"],
     ("vqvae_prior", "autoencoder"): ["vqvae channels=8,8 codebook_size=4 code_dim=4 epochs=1"],
     ("mlp", "reweigh"): ["group"],
+    ("forecast", "covariates"): [("load",)],
     ("word2vec", "probe"): [("sing",)],
 }
 ALL_OPTIONS = [(name, option.name) for name in sorted(SMALLEST_RUNS) for option in RECIPES[name].options.values()]
@@ -153,7 +160,8 @@ def resolve_value(value: Any) -> Any:
         return value
     if value.startswith("RUN "):
         return train_source_run(value.removeprefix("RUN "))
-    return {"VECTORS": write_vectors, "FILE": write_table}[value]() if value in ("VECTORS", "FILE") else value
+    writers = {"VECTORS": write_vectors, "FILE": write_table, "SERIES": write_series}
+    return writers[value]() if value in writers else value
 
 
 @cache
@@ -233,13 +241,20 @@ def try_others(recipe: str, option: Option, options: dict[str, Any]) -> tuple[bo
     return False, messages
 
 
+@cache
+def write_series() -> str:
+    rows = "".join(f"{i % 5},{10 + (i * 7) % 12 + i / 50}\n" for i in range(150))
+    Path("series.csv").write_text("load,warmth\n" + rows)
+    return str(Path("series.csv").absolute())
+
+
 @pytest.fixture(autouse=True, scope="module")
 def shared_workdir(tmp_path_factory):
     """Runs that others begin with are trained once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("runs"))
         yield
-    for cached_function in (train_source_run, write_vectors, write_table, fingerprint_default):
+    for cached_function in (train_source_run, write_vectors, write_table, write_series, fingerprint_default):
         cached_function.cache_clear()
 
 

@@ -121,6 +121,14 @@ class DetectsUnseenInputs(Protocol):
         """A line for each value that training data did not hold, or that may be meant otherwise."""
 
 
+@runtime_checkable
+class KnowsForecastDates(Protocol):
+    """An encoder of time series that knows when the values that are forecast will be."""
+
+    def list_forecast_dates(self, inputs: Sequence[Given]) -> list[list[str] | None]:
+        """For each example of `read`, the dates of what follows it; None where they are not known."""
+
+
 def describe_unseen_inputs(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
     """What an encoder notes of these inputs; nothing of one that does not look."""
     return encoder.describe_unseen_inputs(inputs) if isinstance(encoder, DetectsUnseenInputs) else []

@@ -37,7 +37,7 @@ _DATASET_MODULES = (
     *(f"datasets.synthetic.{name}" for name in (
         "copy_memory", "glyphs", "points", "detection_shapes", "segmentation_shapes", "analogy_text", "token_means",
     )),
-    "images.boxes", "images.masks", "text.parallel_texts", "time_series",
+    "images.boxes", "images.masks", "text.parallel_texts", "time_series.datasets",
 )
 _IMAGE_KINDS = {"images", "masks", "boxes"}
 

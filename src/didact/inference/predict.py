@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from didact import files
-from didact.data.core import Batch, Data, Given, TensorSplit, describe_unseen_inputs
+from didact.data.core import Batch, Data, Given, KnowsForecastDates, TensorSplit, describe_unseen_inputs
 from didact.data.images.render import draw_boxes, encode_png, overlay_mask, resize_mask
 from didact.data.text.masked_lm import MASK_TOKEN, MaskedTextEncoder
 from didact.data.text.parallel_texts import PairEncoder
@@ -20,6 +20,7 @@ from didact.layers.nms import MIN_SHOWN_SCORE, confident_detections
 from didact.objectives.abilities import (
     ABILITIES,
     CanDetect,
+    CanForecast,
     CanReconstruct,
     CanSampleTargets,
     CanTranslate,
@@ -89,15 +90,19 @@ def predict(
         )
     if num_samples:
         _measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
+    if isinstance(objective, CanForecast):
+        _measure_forecast_errors(objective, run if isinstance(run, Run) else Run.open(run))
     options = _PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
     for text in describe_unseen_inputs(data.encoder, inputs):
         warn(text)
-    predictions = (
+    predictions: Iterator[Prediction] = (
         prediction
         for batch in _encode_inputs(objective, data, names, columns)
         for prediction in _predict_batch(objective, data, batch, options)
     )
+    if isinstance(data.encoder, KnowsForecastDates):
+        predictions = _add_dates(predictions, data.encoder.list_forecast_dates(inputs))
     named_predictions = ({"input": name, **prediction} for name, prediction in zip(names, predictions, strict=True))
     return list(named_predictions) if out_dir is None else save_pictures(named_predictions, data, Path(out_dir))
 
@@ -114,6 +119,21 @@ def _measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
             f"finished; continue it with: didact resume {run.folder}"
         )
     likelihood.residual_std = float(rmse)
+
+
+def _measure_forecast_errors(objective: Any, run: Run) -> None:
+    """The mean squared error of the first and the last step on the validation split, for prediction intervals."""
+    scores = run.metadata.get("validation") or {}
+    if scores.get("loss") is None or not scores.get("rmse"):
+        return
+    rmses = (scores.get(f"rmse_{k}_ahead", scores["rmse"]) for k in (1, objective.horizon))
+    objective.residual_variance = tuple(scores["loss"] * (rmse / scores["rmse"]) ** 2 for rmse in rmses)
+
+
+def _add_dates(predictions: Iterable[Prediction], dates: Sequence[list[str] | None]) -> Iterator[Prediction]:
+    """The dates of each forecast, where they are known."""
+    for prediction, own_dates in zip(predictions, dates, strict=True):
+        yield {**({"dates": own_dates} if own_dates else {}), **prediction}
 
 
 def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
@@ -220,7 +240,14 @@ def _predict_tags(objective: Any, data: Data, batch: Batch, options: _PredictOpt
 
 
 def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: _PredictOptions) -> list[Prediction]:
-    return [{_target_name(data): row} for row in objective.forecast(batch).tolist()]
+    """The next values, with 95 % prediction intervals by the errors of the validation split."""
+    forecast, std = objective.forecast(batch), objective.predict_std(batch)
+    predictions = [{_target_name(data): row} for row in forecast.tolist()]
+    if std is not None:
+        bounds = zip((forecast - 1.96 * std).tolist(), (forecast + 1.96 * std).tolist(), strict=True)
+        for prediction, (low, high) in zip(predictions, bounds, strict=True):
+            prediction |= {"low": low, "high": high}
+    return predictions
 
 
 # in this order: an objective predicts by the first of these abilities that it has

@@ -3,7 +3,7 @@
     vision/        LeNet to ResNet, EfficientNet, ConvNeXt, ViT, Mixer; U-Net; SSD, YOLO; denoising autoencoder
     text/          RNNs, seq2seq, Transformer, BERT, GPT-2, LLaMA, word2vec
     generative/    autoencoders, VAE, VQ-VAE, GANs, diffusion U-Nets, PixelCNN, PixelRNN, RealNVP
-    tabular/       MLP, wide and deep, forecaster
+    tabular/       MLP, wide and deep, forecasters of series
     pretrained/    loading weights of others: PyTorch and safetensors files, GGUF, MiniLM, GloVe
     scratch_twins  the networks of `didact.scratch` in PyTorch
 
@@ -29,7 +29,9 @@ from didact.models.generative.realnvp import MonotoneFlow, MultiScaleRealNVP, Re
 from didact.models.generative.vae import VAE, ConvVAE
 from didact.models.generative.vqvae import VQVAE
 from didact.models.tabular.forecaster import RNNForecaster
+from didact.models.tabular.linear_forecaster import DLinearForecaster, LinearForecaster
 from didact.models.tabular.mlp import MLP
+from didact.models.tabular.residual_forecaster import ResidualForecaster
 from didact.models.tabular.wide_deep import WideDeep
 from didact.models.text.bert import BERT, BERTClassifier, MaskedBERT, SentenceEncoder
 from didact.models.text.encoder_decoder import Transformer
@@ -57,10 +59,10 @@ from didact.models.vision.yolo import YOLO
 
 __all__ = [
     "BERT", "CNN", "GPT", "MLP", "SSD", "VAE", "VGG", "VQVAE", "YOLO", "AlexNet", "Autoencoder", "BERTClassifier",
-    "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator",
+    "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "DLinearForecaster",
     "DenoisingAutoencoder", "DenseDiscriminator", "DenseGenerator", "DiffusionUNet", "EfficientNet", "InceptionV3",
-    "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer", "MonotoneFlow", "MultiScaleRealNVP", "PixelCNN",
-    "PixelRNN", "RNNForecaster", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger",
-    "ResNet", "ResNet9", "SentenceEncoder", "Seq2Seq", "SimpleUNet", "StyleGenerator", "Transformer",
-    "TransformerClassifier", "UNet", "ViT", "WideDeep", "Word2Vec",
+    "LeNet5", "LeNetLike", "LinearForecaster", "Llama", "MaskedBERT", "Mixer", "MonotoneFlow", "MultiScaleRealNVP",
+    "PixelCNN", "PixelRNN", "RNNForecaster", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel",
+    "RecurrentTagger", "ResNet", "ResNet9", "ResidualForecaster", "SentenceEncoder", "Seq2Seq", "SimpleUNet",
+    "StyleGenerator", "Transformer", "TransformerClassifier", "UNet", "ViT", "WideDeep", "Word2Vec",
 ]  # fmt: skip

@@ -153,6 +153,9 @@ class CanForecast(Protocol):
     def forecast(self, batch: Batch) -> Tensor:
         """The values after each window, (B, horizon), in their own units."""
 
+    def predict_std(self, batch: Batch) -> Tensor | None:
+        """The standard deviation of the forecast's error, (B, horizon); None where it was not measured."""
+
 
 @runtime_checkable
 class CanGenerateText(Protocol):

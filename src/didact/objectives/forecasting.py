@@ -1,9 +1,10 @@
 """Forecasting of a time series, evaluated in its own units next to the naive forecast: the last value, repeated."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from didact.data.core import Batch
+from didact.layers.series_scaler import SeriesScaler
 from didact.metrics.regression import mae, rmse
 from didact.models.tabular.forecaster import RNNForecaster
 from didact.objectives.base import Objective
@@ -12,39 +13,39 @@ from didact.objectives.base import Objective
 class ForecastObjective(Objective):
     """min of mean_k (x̂_{T+k} − x_{T+k})², k = 1 … horizon, in training standard deviations.  Gaba Ex 5.3.
 
-    With `teacher_forcing` the network is trained on the true previous values; otherwise it continues from its own
-    predictions, as it always does in evaluation.
+    A recurrent network predicts step by step: with `teacher_forcing` it is trained on the true previous values;
+    otherwise it continues from its own predictions, as it always does in evaluation. Other networks are direct: they
+    answer a window with all steps at once.
     """
 
     monitor = "rmse"
 
-    def __init__(self, network: RNNForecaster, *, horizon: int, mean: float, std: float, teacher_forcing: bool):
+    def __init__(self, network: nn.Module, *, horizon: int, scaler: SeriesScaler, teacher_forcing: bool = True):
         super().__init__()
-        self.network, self.horizon, self.mean, self.std, self.teacher_forcing = (
-            network,
-            horizon,
-            mean,
-            std,
-            teacher_forcing,
-        )
-
-    def standardize(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.std
+        self.network, self.horizon, self.scaler, self.teacher_forcing = network, horizon, scaler, teacher_forcing
+        # of the first and the last step, in training variances; set from the validation split
+        self.residual_variance: tuple[float, float] | None = None
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        x, y = self.standardize(batch["x"][..., 0]), self.standardize(batch["y"])
-        prediction = (
-            self.network.predict_teacher_forced(x, y)
-            if self.teacher_forcing
-            else self.network.predict_autoregressive(x, self.horizon)
-        )
+        x, y = self.scaler.standardize_window(batch), self.scaler.standardize(batch["y"], batch)
+        if self.teacher_forcing and isinstance(self.network, RNNForecaster):
+            prediction = self.network.predict_teacher_forced(x[..., 0], y)
+        else:
+            prediction = self.predict_standardized(x)
         return {"loss": (prediction.float() - y).square().mean()}
+
+    def predict_standardized(self, x: Tensor) -> Tensor:
+        """(B, T, C) -> (B, horizon)."""
+        if isinstance(self.network, RNNForecaster):
+            return self.network.predict_autoregressive(x[..., 0], self.horizon)
+        prediction: Tensor = self.network(x)
+        return prediction
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         prediction, y = self.forecast(batch), batch["y"]
-        naive = batch["x"][:, -1].expand_as(y)
+        naive = batch["x"][:, -1:, 0].expand_as(y)
         return {
-            "loss": ((prediction - y) / self.std).square().mean(1),
+            "loss": ((prediction - y) / self.scaler.get_scale(batch)).square().mean(1),
             "predicted": prediction,
             "true": y,
             "naive": naive,
@@ -70,7 +71,15 @@ class ForecastObjective(Objective):
             zip(scores, torch.stack(list(scores.values())).tolist(), strict=True)
         )
 
+    def predict_std(self, batch: Batch) -> Tensor | None:
+        """The standard deviation of the forecast's error, (B, horizon): between the first and the last step on a
+        straight line in the variance, as that of a random walk grows.
+        """
+        if self.residual_variance is None:
+            return None
+        variance = torch.linspace(*self.residual_variance, self.horizon, device=batch["x"].device)
+        return variance.sqrt() * self.scaler.get_scale(batch)
+
     def forecast(self, batch: Batch) -> Tensor:
         """The next `horizon` values, (B, horizon), in their own units."""
-        prediction = self.network.predict_autoregressive(self.standardize(batch["x"][..., 0]), self.horizon)
-        return self.mean + self.std * prediction.float()
+        return self.scaler.restore(self.predict_standardized(self.scaler.standardize_window(batch)).float(), batch)

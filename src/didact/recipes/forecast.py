@@ -1,18 +1,39 @@
 """Time series forecasting."""
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
-from didact.data.core import Data
-from didact.data.time_series import DEFAULT_WINDOW, with_horizon
+import torch
+from torch import nn
+
+from didact.data.core import Data, TensorSplit
+from didact.data.time_series import DEFAULT_WINDOW, SeriesEncoder, with_horizon
+from didact.errors import UsageError, suggest_nearest
+from didact.layers.series_scaler import SeriesScaler
+from didact.layers.window_normalization import NORMALIZATIONS, Normalization
 from didact.models.tabular.forecaster import RNNForecaster
+from didact.models.tabular.linear_forecaster import DLinearForecaster, LinearForecaster
+from didact.models.tabular.residual_forecaster import ResidualForecaster
 from didact.objectives.forecasting import ForecastObjective
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Aliases, OnlyWith, Range
+from didact.options import Aliases, OnlyWith, Range, VerbatimText
 from didact.recipes import _hyperparameters as a
-from didact.recipes.rnn import Cell, HiddenSize, NumLayers, RecurrentInit
+from didact.recipes._forecast_defaults import (
+    choose_linear_path,
+    fit_linear_path,
+    is_possible,
+    list_windows,
+    make_scaler,
+)
+from didact.recipes.rnn import NumLayers, RecurrentInit
 from didact.registry import recipe
-from didact.training.experiment import Experiment
+from didact.training.experiment import BudgetNote, Experiment
+
+_RECURRENT = ("rnn", "lstm", "gru")
+_NETWORKS = ("mlp", *_RECURRENT)
+_STEPS = 1500           # of models that begin with a fitted linear path
+_EVALUATIONS = 40
 
 
 @recipe(
@@ -22,53 +43,263 @@ from didact.training.experiment import Experiment
     chapter="recurrent networks",
     abilities=("forecast",),
     sources=("Gaba 5.6", "Gaba Ex 5.3", "Groudiev 5.2", "Van Schependom 6"),
-    grid={"cell": ("rnn", "lstm", "gru"), "horizon": (1, 7)},
+    grid={"model": ("rnn", "lstm", "gru", "mlp"), "horizon": (1, 7)},
 )
 def forecast(
     data: Data,
     *,
-    cell: Cell = "lstm",
-    hidden_size: HiddenSize = 32,
-    num_layers: NumLayers = 1,
-    dropout: a.Dropout = 0.0,
-    recurrent_init: RecurrentInit = "orthogonal",
-    window: Annotated[int, Range(1), "input window: past values that are read", Aliases("lags")] = DEFAULT_WINDOW,
-    horizon: Annotated[
-        int, Range(1), "forecast horizon: number of steps ahead, each from the one before (7 for a week of days)"
-    ] = 1,
+    model: Annotated[
+        Literal["mlp", "linear", "nlinear", "dlinear", "rnn", "lstm", "gru"],
+        "mlp: linear forecaster plus an MLP; linear, nlinear, dlinear (Zeng et al. 2023); recurrent cell (RNN, LSTM, "
+        "GRU), one step from the one before",
+        Aliases("cell"),
+    ] = "mlp",
+    linear_path: Annotated[
+        bool,
+        OnlyWith("model", *_RECURRENT),
+        "linear path: recurrent layers on top of a linear forecaster, for all steps at once",
+    ] = False,
+    hidden_size: Annotated[int, OnlyWith("model", *_NETWORKS), Range(1), "hidden size of each layer"] = 64,
+    num_layers: Annotated[NumLayers, OnlyWith("model", *_NETWORKS)] = 1,
+    dropout: Annotated[
+        float | None,
+        OnlyWith("model", *_NETWORKS),
+        Range(0, 0.95),
+        "dropout probability (0.3 of an MLP, 0 of recurrent layers, if not given)",
+    ] = None,
+    recurrent_init: Annotated[RecurrentInit, OnlyWith("model", *_RECURRENT)] = "orthogonal",
+    kernel_size: Annotated[
+        int, OnlyWith("model", "dlinear"), Range(1), "kernel size of the moving average that is the trend"
+    ] = 25,
+    window: Annotated[
+        int | None,
+        Range(1),
+        "input window: past values that are read (chosen by cross-validation if not given; 30 of recurrent layers)",
+        Aliases("lags"),
+    ] = None,
+    horizon: Annotated[int, Range(1), "forecast horizon: number of steps ahead (7 for a week of days)"] = 1,
+    period: Annotated[
+        int | None,
+        Range(1),
+        "seasonal period in values: 12 of months, 1 for none (found by autocorrelation if not given)",
+        Aliases("season"),
+    ] = None,
+    normalization: Annotated[
+        Literal["none", "last", "revin", "seasonal", "seasonal_revin", "seasonal_last"] | None,
+        "normalization of each window: subtract its last value (NLinear), or its mean and divide by its deviation "
+        "(RevIN); seasonal: learn the error of the seasonal naive forecast (chosen by cross-validation if not given)",
+    ] = None,
+    log_transform: Annotated[
+        bool | None, "forecast logarithms, of positive values (chosen by cross-validation if not given)", Aliases("log")
+    ] = None,
+    covariates: Annotated[
+        tuple[str, ...],
+        VerbatimText(),
+        "covariates: other columns of numbers whose past values are read, or all",
+    ] = (),
     teacher_forcing: Annotated[
         Literal["forced", "own"],
         OnlyWith("horizon", above=1),
+        OnlyWith("model", *_RECURRENT),
+        OnlyWith("linear_path", False),
         "teacher forcing: train on the true previous values (forced), or on the model's own forecasts (own)",
     ] = "forced",
-    lr: a.LearningRate = 1e-2,
-    weight_decay: a.WeightDecay = 0.01,
+    lr: a.OptionalLearningRate = None,
+    weight_decay: Annotated[
+        float | None, Range(0), "weight decay (1 of an MLP, 0.01 of other models, if not given)"
+    ] = None,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = 1.0,
-    epochs: a.Epochs = 15,
-    batch_size: a.BatchSize = 32,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Time series forecasting with an RNN, LSTM or GRU.
+    """Time series forecasting: a linear forecaster with a network on top, or an RNN, LSTM or GRU.
 
-    h_t = cell(x_t, h_{t−1}), x̂_{t+1} = x_t + w h_t + b, compared with the naive forecast x̂_{t+k} = x_t. `skill` is
-    the fraction by which the naive forecast's squared error is reduced. --data temperatures predicts the day after
-    thirty, or the next seven with --horizon 7; your own CSV file needs one column of numbers.
+    x̂ = W z + b + f(z) of a normalized window z, W by ridge regression; or h_t = cell(x_t, h_{t−1}),
+    x̂_{t+1} = x_t + w h_t + b. Compared with the naive forecast x̂_{t+k} = x_t: `skill` is the fraction by which its
+    squared error is reduced. --data temperatures --model lstm predicts the day after thirty, or the next seven with
+    --horizon 7; your own CSV file needs one column of numbers.
     """
-    data = with_horizon(data, window=window, horizon=horizon)
-    return Experiment(
+    encoder = data.encoder
+    if isinstance(encoder, SeriesEncoder):
+        if period is not None:
+            data = replace(data, encoder=replace(encoder, period=period))
+        covariates = _check_covariates(data.name, encoder, covariates)
+        if log_transform and not encoder.is_positive:
+            raise UsageError(
+                f"--log-transform needs positive values, but training values of {encoder.column!r} in {data.name!r} "
+                "are not all; leave it out"
+            )
+    is_autoregressive = model in _RECURRENT and not linear_path
+    if is_autoregressive:
+        _check_autoregressive(normalization, covariates)
+        window, log_transform = window or _shorten_window(data), bool(log_transform)
+        notes: tuple[str, ...] = ()
+    else:
+        window, normalization, log_transform, notes = _choose_normalization(
+            data, model, horizon, window, normalization, log_transform, covariates
+        )
+    data = with_horizon(data, window=window, horizon=horizon, covariates=covariates)
+    encoder = data.encoder
+    assert isinstance(encoder, SeriesEncoder)
+    scaler = make_scaler(encoder, log_transform)
+    dropout = (0.3 if model == "mlp" else 0.0) if dropout is None else dropout
+    network: nn.Module
+    if is_autoregressive:
+        network = RNNForecaster(
+            cell=model, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout, init=recurrent_init
+        )
+    else:
+        shape: dict[str, Any] = {
+            "window": window,
+            "horizon": horizon,
+            "channels": data.shape[1],
+            "normalization": normalization,
+            "period": encoder.period,
+        }
+        if model in ("linear", "nlinear"):
+            network = LinearForecaster(**shape)
+        elif model == "dlinear":
+            network = DLinearForecaster(**shape, kernel_size=kernel_size)
+        else:
+            network = ResidualForecaster(
+                **shape, network=model, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout,
+                init=recurrent_init,
+            )
+            network.linear.requires_grad_(False)
+    experiment = Experiment(
         data=data,
         objective=ForecastObjective(
-            RNNForecaster(
-                cell=cell, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout, init=recurrent_init
-            ),
-            horizon=horizon,
-            mean=data.target_mean,
-            std=data.target_std,
-            teacher_forcing=teacher_forcing == "forced",
+            network, horizon=horizon, scaler=scaler, teacher_forcing=is_autoregressive and teacher_forcing == "forced"
         ),
-        optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
+        optimizer=make_optimizer(
+            "adamw",
+            lr=lr or (1e-2 if is_autoregressive else 1e-3),
+            weight_decay=(1.0 if model == "mlp" else 0.01) if weight_decay is None else weight_decay,
+        ),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm,
-        epochs=epochs,
-        batch_size=batch_size,
+        resolved_arguments={
+            "window": window,
+            "normalization": normalization,
+            "log_transform": log_transform,
+            "period": encoder.period,
+            "covariates": covariates,
+        },
+        notes=notes,
     )
+    if is_autoregressive:
+        return replace(experiment, epochs=epochs or 15, batch_size=batch_size or 32)
+    assert normalization is not None
+    fitted_normalization = normalization
+    experiment = _set_budget(experiment, epochs, batch_size)
+    return replace(
+        experiment, initialize_weights=lambda context: _initialize(experiment, network, scaler, fitted_normalization)
+    )
+
+
+def _set_budget(experiment: Experiment, epochs: int | None, batch_size: int | None) -> Experiment:
+    """1,500 steps, evaluated forty times: the best weights may be those of the beginning."""
+    num_examples = len(experiment.data.train)
+    batch_size = batch_size or min(128, max(16, num_examples // 8))
+    if epochs:
+        return replace(experiment, epochs=epochs, batch_size=batch_size)
+    note = BudgetNote(f"chosen from {num_examples:,} training windows: {_STEPS:,} steps in batches of {batch_size}")
+    return replace(
+        experiment,
+        steps=_STEPS,
+        batch_size=batch_size,
+        evaluate_every=max(1, _STEPS // _EVALUATIONS),
+        notes=(*experiment.notes, note),
+    )
+
+
+def _initialize(
+    experiment: Experiment, network: Any, scaler: SeriesScaler, normalization: Normalization
+) -> tuple[str, ...]:
+    """The linear path by ridge regression."""
+    path = fit_linear_path(experiment.data, scaler, normalization, network.period)
+    network.set_weights(path.weight, path.bias, input_scale=path.input_scale)
+    return (f"linear path: ridge regression with the penalty {path.penalty:g}, chosen by cross-validation",)
+
+
+def _choose_normalization(
+    data: Data,
+    model: str,
+    horizon: int,
+    window: int | None,
+    normalization: Normalization | None,
+    log_transform: bool | None,
+    covariates: tuple[str, ...],
+) -> tuple[int, Normalization, bool, tuple[str, ...]]:
+    """Window, normalization and logarithms; where not given, by cross-validation of the linear path."""
+    encoder = data.encoder
+    if model == "nlinear" and normalization not in (None, "last"):
+        raise UsageError(
+            f"--model nlinear subtracts the last value of each window, got --normalization {normalization}; choose "
+            "--model linear"
+        )
+    fixed: dict[str, Normalization] = {"linear": "none", "nlinear": "last", "dlinear": "none"}
+    normalization = normalization or fixed.get(model)
+    if not isinstance(encoder, SeriesEncoder) or not isinstance(data.train, TensorSplit):
+        return window or DEFAULT_WINDOW, normalization or "last", bool(log_transform), ()
+    if normalization and window and not is_possible(normalization, window, encoder.period):
+        reason = f"the window is {window}" if encoder.period > 1 else "no period was found: give one with --period"
+        raise UsageError(
+            f"--normalization {normalization} needs a window of more than one period of {encoder.period} values, but "
+            f"{reason}"
+        )
+    if None not in (window, normalization, log_transform):
+        assert window and normalization
+        return window, normalization, bool(log_transform), ()
+    with torch.no_grad():
+        choice = choose_linear_path(
+            data,
+            horizon=horizon,
+            windows=[window] if window else list_windows(data, encoder, horizon),
+            normalizations=[normalization] if normalization else NORMALIZATIONS,
+            log_transforms=[log_transform] if log_transform is not None else [False, True][: 1 + encoder.is_positive],
+            covariates=covariates,
+        )
+    log_text = ", logarithms" if choice.log_transform else ""
+    note = (
+        f"chosen by cross-validation of the linear path: window of {choice.window}, normalization "
+        f"{choice.normalization}{log_text}"
+    )
+    return choice.window, choice.normalization, choice.log_transform, (note,)
+
+
+def _shorten_window(data: Data) -> int:
+    """Thirty values (Gaba Ex 5.3), less for a short series."""
+    encoder = data.encoder
+    if not isinstance(encoder, SeriesEncoder):
+        return DEFAULT_WINDOW
+    return min(DEFAULT_WINDOW, max(list_windows(data, encoder, 1)))
+
+
+def _check_covariates(name: str, encoder: SeriesEncoder, covariates: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of other columns; "all" stands for each of them."""
+    others = encoder.columns[1:]
+    if covariates == ("all",) and "all" not in others:
+        return others
+    for column in covariates:
+        if column == encoder.column:
+            raise UsageError(f"--covariates {column} is the target, whose past values are read anyway; leave it out")
+        if column not in others:
+            nearest = suggest_nearest(column, others) if others else "it has no other column of numbers"
+            raise UsageError(f"{name!r} has no covariate {column!r}; {nearest}")
+    return covariates
+
+
+def _check_autoregressive(normalization: str | None, covariates: tuple[str, ...]) -> None:
+    """Refuse what a network that continues from its own forecasts cannot use."""
+    if covariates:
+        raise UsageError(
+            "--covariates are for models that forecast all steps at once: the covariates of the next step are not "
+            "known; add --linear-path, or choose --model mlp"
+        )
+    if normalization not in (None, "none"):
+        raise UsageError(
+            f"--normalization {normalization} is for models with a linear path; add --linear-path, or choose --model "
+            "mlp"
+        )

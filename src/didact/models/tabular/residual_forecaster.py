@@ -1,0 +1,108 @@
+"""Linear forecaster with a network on top that learns what the linear path leaves over.
+
+    window -> normalization -> z -> W z + b + f(z) -> level and scale given back;  f: an MLP, or recurrent layers
+
+A linear path beside a network: LSTNet (Lai et al. 2018, arXiv:1703.07015), TiDE (Das et al. 2023, arXiv:2304.08424).
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.layers.recurrent.recurrent import Init, Recurrent
+from didact.layers.window_normalization import Normalization, normalize_window
+from didact.registry import register_model
+
+
+class _MLPResidual(nn.Module):
+    """f(z) = W_3 g(W_2 g(W_1 z)) of the flattened window."""
+
+    def __init__(self, window: int, channels: int, hidden_size: int, num_layers: int, dropout: float):
+        super().__init__()
+        sizes = [window * channels, *[hidden_size] * num_layers]
+        self.layers = nn.Sequential(
+            *(
+                layer
+                for n_in, n_out in pairwise(sizes)
+                for layer in (nn.Linear(n_in, n_out), nn.GELU(), nn.Dropout(dropout))
+            )
+        )
+
+    def forward(self, z: Tensor) -> Tensor:                 # (B, T, C) -> (B, D)
+        h: Tensor = self.layers(z.flatten(1))
+        return h
+
+
+class _RecurrentResidual(nn.Module):
+    """f(z) = W h_T of recurrent layers that read the window."""
+
+    def __init__(
+        self, cell: str, channels: int, hidden_size: int, num_layers: int, dropout: float, init: Init
+    ):
+        super().__init__()
+        self.reader = Recurrent(cell, channels, hidden_size, num_layers=num_layers, dropout=dropout, init=init)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, z: Tensor) -> Tensor:
+        h: Tensor = self.dropout(self.reader(z)[0][:, -1])
+        return h
+
+
+@register_model("mlp_forecaster", network="mlp")
+@register_model("linear_lstm_forecaster", network="lstm")
+class ResidualForecaster(nn.Module):
+    """x̂ = W z + b + f(z): (B, T, C) -> (B, n)."""
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        horizon: int,
+        channels: int = 1,
+        normalization: Normalization = "last",
+        period: int = 1,
+        network: str = "mlp",
+        hidden_size: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        init: Init = "orthogonal",
+    ):
+        super().__init__()
+        self.horizon, self.normalization, self.period = horizon, normalization, period
+        self.linear = nn.Linear(window * channels, horizon)
+        self.residual: nn.Module = (
+            _MLPResidual(window, channels, hidden_size, num_layers, dropout)
+            if network == "mlp"
+            else _RecurrentResidual(network, channels, hidden_size, num_layers, dropout, init)
+        )
+        self.head = nn.Linear(hidden_size, horizon)
+        # root mean square of the normalized windows in training: f reads numbers of about 1, whatever the normalization
+        self.register_buffer("input_scale", torch.ones(()))
+        self.input_scale: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        normalized = normalize_window(x, self.horizon, self.normalization, self.period)
+        z = normalized.z
+        return normalized.restore(self.linear(z.flatten(1)) + self.head(self.residual(z / self.input_scale)))
+
+    @property
+    def reader(self) -> Recurrent | None:
+        """The recurrent layers, if there are any."""
+        return self.residual.reader if isinstance(self.residual, _RecurrentResidual) else None
+
+    @torch.no_grad()
+    def set_weights(self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0) -> None:
+        """Begin as a linear regression, f = 0, whose weights stay: training would only overfit what ridge has fitted.
+        """
+        self.linear.weight.copy_(weight)
+        self.linear.bias.copy_(bias)
+        self.head.weight.zero_()
+        self.head.bias.zero_()
+        self.input_scale.fill_(input_scale)
+
+    @classmethod
+    def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
+        keywords = {"window": 9, "horizon": 3, "channels": 2, "hidden_size": 6, "num_layers": 1}
+        return keywords, torch.randn(batch_size, 9, 2)
