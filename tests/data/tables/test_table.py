@@ -225,12 +225,13 @@ def test_unusable_columns_are_dropped_with_a_note(tmp_path):
     path = tmp_path / "t.csv"
     frame.to_csv(path)  # with pandas' row numbers in a column without name
     data = load_table(path, target="ill")
-    assert not [n for n in data.feature_names if n.startswith(("name", "born", "void", "column 1"))]
+    assert not [n for n in data.feature_names if n.startswith(("name", "void", "column 1"))]
+    assert "born (days)" in data.feature_names and "born (year)" not in data.feature_names
     notes = " | ".join(data.notes)
     for note_text in (
         "'name' holds free text",
         "--text name",
-        "'born' holds dates",
+        "'born' holds dates, unfolded into days, month, month sin, month cos, weekday",
         "'void' is empty",
         "never change in training: same",
         "2 classes, read as binary",
@@ -387,8 +388,9 @@ def test_table_encoder_reads_numeric_and_typed_frames():
         "c": pd.Categorical(["u", "v", "u", None]), "d": pd.date_range("2020-01-01", periods=4), "y": [0, 1, 0, 1],
     })
     encoder, x = TableEncoder.from_frame(frame, "y")
-    assert encoder.feature_names == ("i", "i missing", "b=False", "b=True", "c=u", "c=v", "c=(missing)")
-    assert x.tolist()[1] == [3, 1, 1, 0, 0, 1, 0]
+    names = ("i", "i missing", "b=False", "b=True", "c=u", "c=v", "c=(missing)", "d (days)", "d (weekday)")
+    assert encoder.feature_names == names
+    assert x.tolist()[1] == [3, 1, 1, 0, 0, 1, 0, 18263, 3]
 
 
 def test_several_targets_are_multilabel(tmp_path):

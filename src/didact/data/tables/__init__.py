@@ -6,6 +6,8 @@
     table            load_table; TableEncoder: rows to features
     columns          numeric and categorical columns, inferred and encoded
     target           the column to predict: classes, a number, several labels
+    cell_readings    $1,200, 12 %, 1:30, dates                leakage          columns that alone tell the target
+    table_options    splits in files, --drop, weights of rows
     imputation       missing values
     offsets          large numbers near each other, such as Unix times
     row_decoder      encoded rows back as text

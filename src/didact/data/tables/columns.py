@@ -2,13 +2,24 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from didact.data.checks import summarize_list
+from didact.data.tables.cell_readings import (
+    CellReading,
+    DatePart,
+    Duration,
+    Quantity,
+    infer_date_format,
+    infer_quantity,
+    reading_from_spec,
+    reading_to_spec,
+    unfold_dates,
+)
 from didact.data.tables.csv_reader import is_number, to_numeric
 from didact.data.tables.imputation import fit_median, impute_median
 from didact.data.tables.offsets import MAX_FLOAT32, describe_offset, find_offset, format_offset_name, subtract_offset
@@ -19,8 +30,8 @@ if TYPE_CHECKING:
 
 _MAX_CATEGORIES = 50             # values of a category with a feature of their own; the rarer share '(other)'
 MAX_CLASS_NUMBERS = 20          # different whole numbers, above which they are no classes
-_DATE_PATTERN = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _ROW_ID_PATTERN = re.compile(r"(.*[_ ])?(id|index|row|nr|number)", re.IGNORECASE)
+_MIN_IDENTIFIER_SHARE = 0.95    # of the rows, with a text of one word that no other row has
 _MAX_ROUNDING_SHARE = 0.01      # of a column's standard deviation: rounding to float64 above it is noted
 
 Features = NDArray[np.float32]
@@ -31,7 +42,8 @@ class NumericColumn:
     """A column of numbers. Missing ones are the median; `has_missing`: a 0/1 feature says which.
 
     `comma_meaning` is that of commas in the file. `offset` is subtracted, in double precision, from numbers far from
-    zero and near each other.
+    zero and near each other. `reading` makes numbers of cells that are none, as amounts and dates; `source` is the
+    column of the file, where that has another name.
     """
 
     name: str
@@ -39,6 +51,23 @@ class NumericColumn:
     has_missing: bool = False
     comma_meaning: str = ""
     offset: float = 0.0
+    reading: CellReading | None = None
+    source: str = ""
+
+    @property
+    def source_name(self) -> str:
+        """The column of the file: a date makes several columns of numbers."""
+        return self.source or self.name
+
+    @property
+    def expected_cells(self) -> str:
+        """What a message says of the cells."""
+        kinds = {DatePart: "dates as in training", Duration: "durations", Quantity: "numbers"}
+        return "numbers" if self.reading is None else kinds[type(self.reading)]
+
+    def to_numbers(self, column: "Series") -> "Series":
+        """The cells as float64."""
+        return to_numeric(column) if self.reading is None else self.reading.to_numbers(column)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -47,7 +76,7 @@ class NumericColumn:
 
     def encode(self, column: "Series") -> Features:
         """(N, 1) numbers, or (N, 2) with which of them are missing."""
-        values = to_numeric(column).to_numpy(np.float64)
+        values = self.to_numbers(column).to_numpy(np.float64)
         for i in np.flatnonzero(np.abs(values) > MAX_FLOAT32)[:1]:
             cell_text = f"{column.iloc[i]} in line {column.index[i]}"
             raise UsageError(f"column {self.name!r} must hold finite numbers, got {cell_text}")
@@ -57,7 +86,7 @@ class NumericColumn:
 
     def find_unseen(self, column: "Series") -> tuple[NDArray[np.bool_], str]:
         """Which cells are no numbers, and a note on them."""
-        is_unseen = (column.notna() & to_numeric(column).isna()).to_numpy()
+        is_unseen = (column.notna() & self.to_numbers(column).isna()).to_numpy()
         return is_unseen, f"{format_count(int(is_unseen.sum()), 'cell')} not read as a number, taken as missing"
 
 
@@ -70,6 +99,10 @@ class CategoricalColumn:
     values: tuple[str, ...]
     has_other: bool = False
     has_missing: bool = False
+
+    @property
+    def source_name(self) -> str:
+        return self.name
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -100,10 +133,15 @@ class CategoricalColumn:
         return is_unseen, f"{summarize_list([repr(word) for word in unseen])}, unseen in training"
 
 
-def column_spec(column: NumericColumn | CategoricalColumn) -> dict[str, Any]:
+Column = NumericColumn | CategoricalColumn
+
+
+def column_spec(column: Column) -> dict[str, Any]:
     """A column as JSON; its keys say which kind it is."""
     if isinstance(column, NumericColumn):
-        optional_fields = {"comma": column.comma_meaning, "shift": column.offset}
+        optional_fields: dict[str, Any] = {"comma": column.comma_meaning, "shift": column.offset}
+        if column.reading is not None:
+            optional_fields |= {"reading": reading_to_spec(column.reading), "source": column.source}
         return {"name": column.name, "median": column.median, "missing": column.has_missing} | {
             k: v for k, v in optional_fields.items() if v
         }
@@ -115,33 +153,74 @@ def column_spec(column: NumericColumn | CategoricalColumn) -> dict[str, Any]:
     }
 
 
-def column_from_spec(spec: Mapping[str, Any]) -> NumericColumn | CategoricalColumn:
+def column_from_spec(spec: Mapping[str, Any]) -> Column:
     """The column that `column_spec` wrote."""
     if "values" in spec:
         return CategoricalColumn(spec["name"], tuple(spec["values"]), spec["other"], spec["missing"])
-    return NumericColumn(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""), spec.get("shift", 0.0))
+    reading = reading_from_spec(spec["reading"]) if "reading" in spec else None
+    return NumericColumn(
+        spec["name"], spec["median"], spec["missing"], spec.get("comma", ""), spec.get("shift", 0.0), reading,
+        spec.get("source", ""),
+    )  # fmt: skip
 
 
-def infer_column(column: "Series", offset: float | None = None) -> tuple[NumericColumn | CategoricalColumn | None, str]:
-    """How a column is encoded, None where it is left out, and a note; `offset` is that of a run, where there is one."""
+def infer_columns(column: "Series") -> tuple[list[Column], list[str]]:
+    """How a column of the file is encoded, and notes: dates as several columns of numbers, or none where it is left
+    out."""
+    if (quantity := find_quantity(column)) is not None:
+        return [_fit_numeric(str(column.name), quantity.to_numbers(column), quantity)], []
+    if (date := infer_date_format(column)) is not None:
+        return _unfold_date_column(column, *date)
+    inferred, note = infer_column(column)
+    return [inferred] if inferred else [], [note] if note else []
+
+
+def find_quantity(column: "Series", **options: Any) -> Quantity | Duration | None:
+    """How amounts are read, where that reads more cells than there are plain numbers."""
+    quantity = infer_quantity(column, **options)
+    if quantity is None:
+        return None
+    num_plain = int(to_numeric(column).notna().sum())
+    return quantity if int(quantity.to_numbers(column).notna().sum()) > num_plain else None
+
+
+def _fit_numeric(name: str, numbers: "Series", reading: CellReading | None = None, source: str = "") -> NumericColumn:
+    """A column of numbers with the median and the offset of these."""
+    values = numbers.to_numpy(np.float64)
+    return NumericColumn(
+        name, fit_median(values), bool(np.isnan(values).any()), offset=find_offset(values), reading=reading,
+        source=source,
+    )  # fmt: skip
+
+
+def _unfold_date_column(
+    column: "Series", date_format: str, order_note: str
+) -> tuple[list[Column], list[str]]:
+    """The parts of dates that change, as numbers; the first alone says where a date is missing."""
+    name = str(column.name)
+    parts = unfold_dates(column, date_format)
+    if not parts:
+        return [], [f"column {name!r} holds one date: left out"]
+    columns = [_fit_numeric(f"{name} ({part.part})", part.to_numbers(column), part, name) for part in parts]
+    columns = [columns[0], *(replace(other, has_missing=False) for other in columns[1:])]
+    parts_text = ", ".join(part.part for part in parts)
+    return [*columns], [f"column {name!r} holds dates, unfolded into {parts_text}{order_note}"]
+
+
+def infer_column(column: "Series") -> tuple[Column | None, str]:
+    """How a column is encoded, None where it is left out, and a note."""
     name, n = str(column.name), int(column.notna().sum())
     if n == 0:
         return None, f"column {name!r} is empty: left out"
-    if str(column.dtype).startswith("datetime"):
-        return None, f"column {name!r} holds dates: left out"
     numbers = to_numeric_or_none(column)
     if numbers is not None:
-        finite = numbers.replace([np.inf, -np.inf], np.nan)
-        offset = find_offset(finite.to_numpy(np.float64)) if offset is None else offset
-        note = f"column {name!r} {describe_offset(offset)}" if offset else ""
-        return NumericColumn(name, fit_median(numbers), bool(numbers.isna().any()), offset=offset), note
+        numeric = _fit_numeric(name, numbers)
+        return numeric, f"column {name!r} {describe_offset(numeric.offset)}" if numeric.offset else ""
     counts = to_strings(column.dropna()).value_counts()
-    if len(counts) > _MAX_CATEGORIES:
-        num_dates = sum(int(count) for value, count in counts.items() if _DATE_PATTERN.match(value))
-        if num_dates / n > 0.9:
-            return None, f"column {name!r} holds dates: left out"
     if len(counts) > max(10, n / 2):
         distinct_note = f"{len(counts)} different in {n} rows"
+        if len(counts) >= _MIN_IDENTIFIER_SHARE * n and not any(" " in str(word) for word in counts.index[:100]):
+            return None, f"column {name!r} holds identifiers, {distinct_note}: left out"
         return None, f"column {name!r} holds free text, {distinct_note}: left out (--text {name} learns from it)"
     common_values = sorted(counts.index, key=lambda value: (-counts[value], value))[:_MAX_CATEGORIES]
     num_rare = len(counts) - len(common_values)
@@ -171,7 +250,8 @@ def _normalize_category(word: str) -> str:
 def describe_numbers(column: "Series") -> list[str]:
     """Notes on a column of numbers, over all rows of the table."""
     numbers = to_numeric(column)
-    unread = column[numbers.isna() & column.notna()]
+    values = numbers.to_numpy(np.float64)
+    unread = column[np.isnan(values) & column.notna()] if column.dtype == object else column[:0]
     notes = [f"column {column.name!r} {rounding_note}"] if (rounding_note := describe_rounding(numbers)) else []
     if len(unread):
         first = f"first {unread.iloc[0]!r} in line {unread.index[0]}"
@@ -179,8 +259,9 @@ def describe_numbers(column: "Series") -> list[str]:
             f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as "
             "missing"
         )
-    if bool((numbers % 1 == 0).all()) and numbers.is_unique:        # NaN is no whole number
-        count_note = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
+    # NaN is no whole number
+    if np.array_equal(values, np.floor(values)) and len(np.unique(values)) == len(values):
+        count_note = " and counts up" if bool((np.diff(values) == 1).all()) else ""
         if count_note or _ROW_ID_PATTERN.fullmatch(str(column.name).strip()):
             differs = f"column {column.name!r} is different in every row{count_note}"
             notes.append(f"{differs}: leave it out if it is a row number or ID")
@@ -189,7 +270,8 @@ def describe_numbers(column: "Series") -> list[str]:
 
 def describe_rounding(numbers: "Series") -> str:
     """A note where numbers are so large beside their differences that even float64 rounds these away."""
-    finite = numbers[numbers.abs() <= MAX_FLOAT32].to_numpy(np.float64)
+    values = numbers.to_numpy(np.float64)
+    finite = values[np.abs(values) <= MAX_FLOAT32]
     if len(finite) == 0 or not finite.std() > 0:
         return ""
     step = float(np.spacing(np.abs(finite).max()))
@@ -213,6 +295,8 @@ def to_numeric_or_none(column: "Series", *, allow_few: bool = True) -> "Series |
     if pd.api.types.is_bool_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype):
         return None
     numbers = to_numeric(column)
+    if pd.api.types.is_numeric_dtype(column):
+        return numbers
     is_present = column.notna()
     num_unread = (numbers.isna() & is_present).sum()
     if num_unread == 0:

@@ -27,10 +27,10 @@ def is_missing(cell: str) -> bool:
     return cell.strip() in MISSING_VALUES
 
 
-def fit_median(numbers: "Series") -> float:
+def fit_median(values: NDArray[np.float64]) -> float:
     """The median of the finite values; 0 where there is none."""
-    finite = numbers.replace([np.inf, -np.inf], np.nan)
-    return float(finite.median()) if finite.notna().any() else 0.0
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else 0.0
 
 
 def impute_median(values: NDArray[np.float64], median: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

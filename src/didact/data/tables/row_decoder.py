@@ -3,12 +3,14 @@
 import csv
 import io
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from didact.data.core import Batch, Data, TensorSplit
+from didact.data.tables.cell_readings import DatePart
 from didact.data.tables.columns import CategoricalColumn, NumericColumn
 from didact.data.tables.offsets import format_exact
 from didact.data.tables.table import TableEncoder
@@ -81,6 +83,35 @@ def decode_rows(columns: Sequence[Column], x: Tensor, num_decimals: Sequence[int
             column_texts.append([names[k] for k in part.argmax(1).tolist()])
         start += len(column.feature_names)
     return [list(row) for row in zip(*column_texts, strict=True)]
+
+
+def join_date_parts(columns: Sequence[Column], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """The names of the file's columns and the rows as it has them: of the parts of a date its days, as a date."""
+    has_time = {
+        c.source_name for c in columns if isinstance(c, NumericColumn) and _get_date_part(c).startswith("hour")
+    }
+    names, chosen = [], []
+    for i, column in enumerate(columns):
+        part = _get_date_part(column)
+        if part in ("", "days"):
+            names.append(column.source_name)
+            chosen.append((i, part and (_format_time if column.source_name in has_time else _format_date)))
+    return names, [[to_text(row[i]) if to_text and row[i] else row[i] for i, to_text in chosen] for row in rows]
+
+
+def _get_date_part(column: Column) -> str:
+    """days, year, …; empty where the column is no part of a date."""
+    reading = column.reading if isinstance(column, NumericColumn) else None
+    return reading.part if isinstance(reading, DatePart) else ""
+
+
+def _format_time(days: str) -> str:
+    """Days since 1970 as a date and a time, to the minute."""
+    return (datetime(1970, 1, 1) + timedelta(minutes=round(1440 * float(days)))).isoformat(" ")
+
+
+def _format_date(days: str) -> str:
+    return (datetime(1970, 1, 1) + timedelta(days=round(float(days)))).date().isoformat()
 
 
 def _format_number(value: float, num_decimals: int, offset: float = 0.0) -> str:

@@ -16,16 +16,19 @@ from torch import Tensor
 from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import summarize_list
 from didact.data.core import Batch, Data, Decode, Given
+from didact.data.tables.cell_readings import Duration, Quantity, describe_quantity
 from didact.data.tables.columns import (
     CategoricalColumn,
+    Column,
     NumericColumn,
     column_from_spec,
     column_spec,
     describe_numbers,
-    infer_column,
+    infer_columns,
 )
-from didact.data.tables.csv_reader import is_number, make_line_locator, parse_row, to_numeric
+from didact.data.tables.csv_reader import make_line_locator, parse_row
 from didact.data.tables.decimal_commas import strip_commas
+from didact.data.tables.leakage import describe_leaks
 from didact.data.tables.read_table import read_table
 from didact.data.tables.table_file import STANDARD_INPUT, TableFile, dataset_name, is_table_path
 from didact.data.tables.table_options import (
@@ -44,6 +47,9 @@ from didact.errors import UsageError, format_count, suggest_nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+_MANY_FEATURES = 5_000          # from which on it is said what they cost
 
 
 def load_table(
@@ -81,7 +87,7 @@ def load_table(
         if target or task or options != NO_TABLE_OPTIONS:
             raise
         try:
-            return _load_without_target(frame, path, str(why), seed=seed, indices=indices, offsets=offsets)
+            return _load_without_target(frame, path, str(why), seed=seed, indices=indices, run_data=run_data)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
     if not is_labeled.all():
@@ -91,7 +97,7 @@ def load_table(
     indices = split_rows(
         name, values.y, origins, task=values.task, options=options, indices=indices, seed=seed
     )
-    encoder, x = TableEncoder.from_frame(frame, target_name, indices["train"], offsets)
+    encoder, x = _fit_or_reuse_encoder(frame, target_name, indices["train"], run_data)
     columns = {"x": x, "y": values.y}
     if weights is not None:
         columns["weight"] = normalize_weights(weights, indices, str(options.sample_weight))
@@ -106,7 +112,13 @@ def load_table(
         target_offset=values.offset,
         encoder=encoder,
         locator=make_line_locator(path, frame.index, frame.attrs["unit"]),
-        notes=(*notes, values.note, *frame.attrs["notes"], *encoder.notes),
+        notes=(
+            *notes,
+            values.note,
+            *frame.attrs["notes"],
+            *encoder.notes,
+            *describe_leaks(encoder.columns, x, values.y, values.task, indices["train"]),
+        ),
     )
     return build_data(examples, indices=indices)
 
@@ -129,12 +141,12 @@ def _load_without_target(
     *,
     seed: int,
     indices: Mapping[str, Tensor] | None,
-    offsets: Offsets | None,
+    run_data: Data | None,
 ) -> Data:
     """All columns as inputs, and why none is the target."""
     name = dataset_name(path)
     indices = split_indices(name, len(frame), None, task="none", indices=indices, seed=seed)
-    encoder, x = TableEncoder.from_frame(frame, "", indices["train"], offsets)
+    encoder, x = _fit_or_reuse_encoder(frame, "", indices["train"], run_data)
     examples = Examples(
         name,
         "table",
@@ -149,6 +161,16 @@ def _load_without_target(
     return build_data(examples, indices=indices)
 
 
+def _fit_or_reuse_encoder(
+    frame: "DataFrame", target: str, train: Tensor, run_data: Data | None
+) -> tuple["TableEncoder", Tensor]:
+    """The encoder of a run that is loaded again, where its columns are there; else one that is fitted."""
+    encoder = None if run_data is None else run_data.encoder
+    if isinstance(encoder, TableEncoder) and encoder.source_names <= set(frame.columns):
+        return encoder, encoder.encode(frame)
+    return TableEncoder.from_frame(frame, target, train)
+
+
 def _exists(text: Given) -> bool:
     return TableFile.parse(text).exists()
 
@@ -157,28 +179,34 @@ def _exists(text: Given) -> bool:
 class TableEncoder:
     """Rows of a table -> (N, features) float32, the same way for training and for `predict`."""
 
-    columns: tuple[NumericColumn | CategoricalColumn, ...]
+    columns: tuple[Column, ...]
     target: str = "y"
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_frame(
-        cls, frame: "DataFrame", target: str, rows: Tensor | None = None, offsets: Offsets | None = None
+        cls, frame: "DataFrame", target: str, rows: Tensor | None = None
     ) -> tuple["TableEncoder", Tensor]:
-        """Fit medians, categories and, where none are given, offsets on `rows` (None: all); encode the whole frame."""
+        """Fit medians, categories and offsets on `rows` (None: all); encode the whole frame."""
+        commas = frame.attrs.get("commas", {})
+        frame = frame.copy(deep=False)
+        frame.attrs = {}                      # pandas copies them with every operation
         train_frame = frame if rows is None else frame.iloc[rows.numpy()]
         target_names = {target} if target in frame else set(target.split(","))
-        columns: list[NumericColumn | CategoricalColumn] = []
+        columns: list[Column] = []
         notes: list[str] = []
         for name in frame.columns:
             if name in target_names:
                 continue
-            column, note = infer_column(train_frame[name], None if offsets is None else offsets.get(name, 0.0))
-            if isinstance(column, NumericColumn):
-                column = replace(column, comma_meaning=frame.attrs.get("commas", {}).get(name, ""))
-                notes += describe_numbers(frame[name])
-            columns += [column] if column else []
-            notes += [note] if note else []
+            inferred, column_notes = infer_columns(train_frame[name])
+            for column in inferred:
+                if isinstance(column, NumericColumn) and column.reading is None:
+                    column = replace(column, comma_meaning=commas.get(name, ""))
+                    notes += describe_numbers(frame[name])
+                elif isinstance(column, NumericColumn) and isinstance(column.reading, Quantity | Duration):
+                    notes.append(describe_quantity(frame[name], column.reading))
+                columns.append(column)
+            notes += column_notes
         if not columns:
             reason = "; ".join(notes) or "there is none"
             raise UsageError(
@@ -192,7 +220,21 @@ class TableEncoder:
             f"{num_numeric} numeric and {format_count(num_categorical, 'categorical column')} make "
             f"{format_count(len(encoder.feature_names), 'feature')}"
         )
+        num_features = len(encoder.feature_names)
+        if num_features >= _MANY_FEATURES:
+            notes.append(
+                f"{num_features:,} features for {len(train_frame):,} training rows: a first layer of 256 units holds "
+                f"{256 * num_features:,} weights, which takes time and learns by heart; --features names fewer"
+            )
         return replace(encoder, notes=(columns_note, *notes)), encoder.encode(frame)
+
+    @property
+    def _columns_by_source(self) -> dict[str, Column]:
+        """Of each column of the file the first that is made of it."""
+        columns: dict[str, Column] = {}
+        for column in self.columns:
+            columns.setdefault(column.source_name, column)
+        return columns
 
     @classmethod
     def numeric(cls, feature_names: Sequence[str], target: str = "y") -> "TableEncoder":
@@ -204,11 +246,17 @@ class TableEncoder:
         return tuple(name for column in self.columns for name in column.feature_names)
 
     @property
+    def source_names(self) -> set[str]:
+        """The columns of a file that are read."""
+        return {column.source_name for column in self.columns}
+
+    @property
     def decoders(self) -> Mapping[str, Decode]:
         return {}
 
     def encode(self, frame: "DataFrame") -> Tensor:
-        return torch.from_numpy(np.concatenate([column.encode(frame[column.name]) for column in self.columns], axis=1))
+        parts = [column.encode(frame[column.source_name]) for column in self.columns]
+        return torch.from_numpy(np.concatenate(parts, axis=1))
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """Tables in files, or single rows written `a=1,b=2` or as JSON objects."""
@@ -221,11 +269,11 @@ class TableEncoder:
         """Cells of numeric columns that are no numbers and unseen categories, with the first row of each."""
         notes = []
         for names, frame in self._read_frames(inputs):
-            for column in self.columns:
-                is_unseen, description = column.find_unseen(frame[column.name])
+            for source, column in self._columns_by_source.items():
+                is_unseen, description = column.find_unseen(frame[source])
                 if is_unseen.any():
                     first = names[int(is_unseen.argmax())]
-                    notes.append(f"column {column.name!r} holds {description}; first in {first}")
+                    notes.append(f"column {source!r} holds {description}; first in {first}")
         return notes
 
     def _read_frames(self, inputs: Sequence[Given]) -> Iterator[tuple[list[str], "DataFrame"]]:
@@ -238,7 +286,7 @@ class TableEncoder:
             if isinstance(text, Path) or is_file:
                 frame = read_table(
                     Path(text),
-                    min_columns=min(2, len(self.columns)),
+                    min_columns=min(2, len(self.source_names)),
                     comma_meanings=commas,
                     text_columns={c.name for c in self.columns if isinstance(c, CategoricalColumn)},
                 )
@@ -249,36 +297,40 @@ class TableEncoder:
                 row = parse_row(text)
                 self._check_has_columns(row, text)
                 row |= {name: strip_commas(str(row[name]), meaning) for name, meaning in commas.items() if row[name]}
-                frame = pd.DataFrame([{c.name: row[c.name] for c in self.columns}], index=[1], dtype=object)
-                self._check_numeric_cells(row)
+                frame = pd.DataFrame([{name: row[name] for name in self.source_names}], index=[1], dtype=object)
+                self._check_numeric_cells(frame)
                 yield [text], frame
 
     def _check_has_columns(self, available: Sequence[str] | Mapping[str, Any], source: str) -> None:
         """Every column is needed; a value may be empty, a column not."""
-        missing = [column.name for column in self.columns if column.name not in available]
+        needed = list(dict.fromkeys(column.source_name for column in self.columns))
+        missing = [name for name in needed if name not in available]
         if missing:
-            extra = [name for name in available if name not in {c.name for c in self.columns} and name != self.target]
+            extra = [name for name in available if name not in needed and name != self.target]
             hint = suggest_nearest(missing[0], extra) if extra else "an unknown value may be left empty"
             raise UsageError(f"{source!r} lacks the column {summarize_list([repr(name) for name in missing])}; {hint}")
 
     def _check_numeric_columns(self, frame: "DataFrame", source: str) -> None:
         """Refuse a file in which a numeric column holds no number at all: it was written in another way than in
         training."""
-        for column in self.columns:
-            present = frame[column.name].dropna()
-            if isinstance(column, NumericColumn) and len(present) and to_numeric(present).isna().all():
+        for name, column in self._columns_by_source.items():
+            present = frame[name].dropna()
+            if isinstance(column, NumericColumn) and len(present) and column.to_numbers(present).isna().all():
                 cell = f"{present.iloc[0]!r} in line {present.index[0]}"
                 raise UsageError(
-                    f"column {column.name!r} of {source} expects numbers, got {cell}; an unknown value may be left "
-                    "empty"
+                    f"column {name!r} of {source} expects {column.expected_cells}, got {cell}; an unknown value may be "
+                    "left empty"
                 )
 
-    def _check_numeric_cells(self, row: Mapping[str, Any]) -> None:
+    def _check_numeric_cells(self, frame: "DataFrame") -> None:
         """Refuse words in numeric columns of a typed row; in a file they count as missing, as in training."""
-        for column in self.columns:
-            value = row[column.name]
-            if isinstance(column, NumericColumn) and value is not None and not is_number(str(value)):
-                raise UsageError(f"column {column.name!r} expects a number, got {value!r}")
+        for name, column in self._columns_by_source.items():
+            value = frame[name].iloc[0]
+            if not isinstance(column, NumericColumn) or value is None:
+                continue
+            if isinstance(value, bool) or column.find_unseen(frame[name])[0][0]:
+                expected = "a number" if column.reading is None else column.expected_cells
+                raise UsageError(f"column {name!r} expects {expected}, got {value!r}")
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "table", "target": self.target, "columns": [column_spec(column) for column in self.columns]}

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from didact.data.checks import summarize_list, validate
-from didact.data.tables.columns import MAX_CLASS_NUMBERS, describe_rounding, to_numeric_or_none, to_strings
+from didact.data.tables.columns import (
+    MAX_CLASS_NUMBERS,
+    describe_rounding,
+    find_quantity,
+    to_numeric_or_none,
+    to_strings,
+)
 from didact.data.tables.csv_reader import to_numeric
 from didact.data.tables.offsets import MAX_FLOAT32, describe_offset, find_offset, subtract_offset
 from didact.errors import UsageError, suggest_nearest
@@ -128,7 +134,9 @@ def _read_single_target(
             f"the target {name!r} is missing in {int(is_missing.sum())} of {n} rows, first in line "
             f"{first}{missing_note}; fill it in or delete those rows"
         )
-    numbers = to_numeric_or_none(column, allow_few=False)     # a rare word is a rare class
+    amounts, amounts_note = (None, "") if task == "classes" else _read_amounts(column)
+    # a rare word is a rare class
+    numbers = to_numeric_or_none(column, allow_few=False) if amounts is None else amounts
     if numbers is None or (task == "classes" and numbers.isna().any()):
         _require_numeric(column, task)
         return _encode_classes(name, to_strings(column), sorted(set(to_strings(column))))
@@ -141,7 +149,19 @@ def _read_single_target(
     counts = numbers.value_counts()
     if task == "classes" or (task is None and _looks_categorical(numbers, counts)):
         return _read_class_numbers(name, numbers, task)
-    return _read_regression_target(name, numbers, counts, task, offset)
+    target = _read_regression_target(name, numbers, counts, task, offset)
+    return target._replace(note=target.note + amounts_note)
+
+
+def _read_amounts(column: "Series") -> "tuple[Series | None, str]":
+    """Amounts such as $1,200 as numbers, and a note; None where they are none, or a few classes."""
+    quantity = find_quantity(column, min_share=1.0)
+    if quantity is None:
+        return None, ""
+    numbers = quantity.to_numbers(column)
+    if _looks_categorical(numbers, numbers.value_counts()):
+        return None, ""
+    return numbers, f"; {column.iloc[0]!r} is read as {numbers.iloc[0]:.15g}"
 
 
 def _looks_categorical(numbers: "Series", counts: "Series") -> bool:

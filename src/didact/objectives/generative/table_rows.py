@@ -22,6 +22,7 @@ from didact.data.tables.row_decoder import (
     get_target_columns,
     get_training_rows,
     infer_decimals,
+    join_date_parts,
 )
 from didact.objectives.distributions.pixels import PixelDistribution
 from didact.samplers.latent import seeded_generator
@@ -160,8 +161,8 @@ class RowLayout(nn.Module):
     def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
         """The columns' names, and rows in their own units as text."""
         columns, decimals = (*self.columns, *self.condition_columns), [int(d) for d in self.decimals.tolist()]
-        return [column.name for column in columns], decode_rows(
-            columns, r, decimals + [UNLIMITED_DECIMALS] * (r.shape[1] - len(decimals))
+        return join_date_parts(
+            columns, decode_rows(columns, r, decimals + [UNLIMITED_DECIMALS] * (r.shape[1] - len(decimals)))
         )
 
 
