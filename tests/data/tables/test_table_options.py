@@ -90,7 +90,7 @@ def test_text_tables_have_split_files_and_weights(workdir):
     texts.to_json("t.jsonl", orient="records", lines=True)
     texts.assign(body="new words").iloc[:10].to_csv("test.csv", index=False)
     data = load("t.jsonl", text="body", target="stars", table=TableOptions(test="test.csv", sample_weight="w"))
-    assert len(data.test) == 10 and set(data.encoder.vocab) == {"good", "bad", "film"}
+    assert len(data.test) == 10 and not set("newrs") & set("".join(data.encoder.vocab))
     assert float(data.train.columns["weight"].mean()) == pytest.approx(1)
     assert reload_data(data, data.indices).fingerprint == data.fingerprint
 
