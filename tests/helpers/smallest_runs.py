@@ -9,6 +9,7 @@ IMAGE_ARGUMENTS = {"batch_size": 16}
 SMALLEST_RUNS: dict[str, dict[str, object]] = {
     "mlp": {"hidden": (16,), "dropout": 0.3, "augment": ("noise",), "batch_size": 64},
     "mlp_wide_deep": {"hidden": (16,), "data": "iris", "batch_size": 16},
+    "tabular": {"members": 3, "hidden": (8,), "data": "iris", "batch_size": 16},
     "regularized_mlp": {"hidden": (16,), "dropout": 0.2, "l1": 0.01, "batch_size": 64},
     "dropout_weight_decay": {"dropout": 0.2, "batch_size": 64},
     "optimizers": {"hidden": (16,), "batch_size": 64},

@@ -13,6 +13,7 @@ from didact.data.checks import add_health_notes, validate
 from didact.data.core import SPLITS, Batch, Data, Encoder, SourceLocator, TensorSplit, TextReader
 from didact.data.split import train_val_test_split
 from didact.data.storage import FileSplit
+from didact.data.bin_edges import BinEdges, compute_bin_edges
 from didact.errors import UsageError
 
 CLASSIFICATION_TASKS = ("binary", "multiclass")
@@ -80,6 +81,7 @@ def build_data(
         target_offset=e.target_offset,
         mean=mean,
         std=std,
+        bin_edges=_compute_bin_edges(splits["train"], e.kind),
         target_mean=target_mean,
         target_std=target_std,
         encoder=e.encoder,
@@ -137,6 +139,7 @@ def resplit(data: Data, indices: Mapping[str, Tensor]) -> Data:
         data,
         mean=mean,
         std=std,
+        bin_edges=_compute_bin_edges(parts["train"], data.kind),
         target_mean=target_mean,
         target_std=target_std,
         indices=new_indices,
@@ -190,6 +193,12 @@ def _compute_target_mean_std(split: TensorSplit | FileSplit, task: str) -> tuple
     if task != "regression" or y is None:
         return 0.0, 1.0
     return float(y.double().mean()), float(y.double().std(correction=0)) or 1.0
+
+
+def _compute_bin_edges(split: TensorSplit | FileSplit, kind: str) -> BinEdges:
+    """Of a table alone: a row of numbers, each with a meaning of its own."""
+    is_table = kind == "table" and isinstance(split, TensorSplit) and split.columns["x"].ndim == 2
+    return compute_bin_edges(split.columns["x"]) if is_table else ()
 
 
 def _count_classes(split: TensorSplit | FileSplit, task: str, num_classes: int) -> tuple[int, ...]:

@@ -149,6 +149,8 @@ class Data:
     feature_names: tuple[str, ...] = ()     # of a table, or the words of a text
     mean: Tensor = field(default_factory=lambda: torch.zeros(1))  # of the training inputs, broadcasting over `shape`
     std: Tensor = field(default_factory=lambda: torch.ones(1))
+    # of each feature of a table, from the training rows: see `compute_bin_edges`
+    bin_edges: tuple[tuple[float, ...], ...] = ()
     target_mean: float = 0.0                # of the training targets as they are stored, for regression
     target_std: float = 1.0
     target_offset: float = 0.0              # subtracted from targets far from zero before rounding; predictions add it

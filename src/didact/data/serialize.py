@@ -34,6 +34,7 @@ def data_to_json(data: Data) -> dict[str, Any]:
         **{name: list(getattr(data, name)) for name in _TUPLE_FIELDS},
         **{name: getattr(data, name).tolist() for name in _TENSOR_FIELDS},
         "class_counts": {part: list(counts) for part, counts in data.class_counts.items()},
+        **({"bin_edges": [list(edges) for edges in data.bin_edges]} if data.bin_edges else {}),
         "rows": {part: len(data.split(part)) for part in SPLITS},
         "source": dict(data.source),
         "encoder": data.encoder.spec() if data.encoder else None,
@@ -52,6 +53,7 @@ def data_from_json(spec: Mapping[str, Any]) -> Data:
     }
     return Data(
         **fields,
+        bin_edges=tuple(tuple(edges) for edges in spec.get("bin_edges", ())),
         class_counts={part: tuple(counts) for part, counts in spec["class_counts"].items()},
         source=dict(spec["source"]),
         encoder=encoder and look_up("encoder", encoder["kind"], _ENCODERS).from_spec(encoder),

@@ -2,7 +2,7 @@
 
 A recipe is a function of loaded data and typed keywords that returns an Experiment; one file per family:
 
-    mlp, regression, regularization, optimizers, grokking           tables, curves and training itself
+    mlp, tabular, regression, regularization, optimizers, grokking           tables, curves and training itself
     cnn, transfer, segmentation, detection, denoising               images
     rnn, copy_task, forecast, word2vec                              sequences
     transformers, gpt, fine_tune                                    text with attention
@@ -37,6 +37,7 @@ from didact.recipes.regularization import dropout_weight_decay, regularized_mlp
 from didact.recipes.rnn import char_rnn, seq2seq, text_rnn
 from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
 from didact.recipes.segmentation import segmentation
+from didact.recipes.tabular import tabular
 from didact.recipes.transfer import transfer
 from didact.recipes.transformers import bert, text_transformer, translate
 from didact.recipes.vqvae_prior import vqvae_prior
@@ -81,6 +82,7 @@ __all__ = [
     "semi_supervised",
     "seq2seq",
     "stylegan",
+    "tabular",
     "text_rnn",
     "text_transformer",
     "transfer",
