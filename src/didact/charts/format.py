@@ -34,6 +34,8 @@ PERCENT_METRICS = {  # fractions that people say in percent
 }
 # of two classes; the means over all classes are precision_macro, …
 SINGLE_CLASS_METRICS = ("precision", "recall", "f1")
+# by which models are compared on the same rows
+MAIN_METRICS = ("accuracy", "auroc", "rmse", "r2", "mae")
 LOWER_IS_BETTER = {  # better when lower
     "loss",
     "rmse",

@@ -51,6 +51,10 @@ class TrainingProgress:
         """A few steps are timed before the first one."""
         self._show_status("timing a few steps …")
 
+    def on_baselines(self, payload: dict[str, Any]) -> None:
+        """After training: some take a second or two."""
+        self._show_status("fitting baselines …")
+
     def _show_status(self, text: str) -> None:
         self.close()
         if self.console.is_terminal:

@@ -56,13 +56,13 @@ class FoldEnsemble(Ensemble):
     rows validate (out-of-fold predictions; Stone 1974). Rows without one are predicted by the mean of the members.
     """
 
-    monitor, mode = "loss", "min"
     low: Tensor
     high: Tensor
 
     def __init__(self, network: nn.Module, likelihood: Likelihood, *, target_range: tuple[float, float]):
         super().__init__(network, likelihood)
-        self.monitor, self.mode = "loss", "min"
+        if likelihood.task != "regression":      # accuracy has too few values to choose weights by
+            self.monitor, self.mode = "loss", "min"
         # of the training targets, as outputs: no member extrapolates
         self.register_buffer("low", torch.tensor(target_range[0]))
         self.register_buffer("high", torch.tensor(target_range[1]))

@@ -10,6 +10,8 @@ from torch import Tensor
 from didact import files, metrics
 from didact.charts.format import (
     COURSE_TITLES,
+    MAIN_METRICS,
+    find_best,
     find_metric_note,
     format_argument,
     format_citation,
@@ -52,6 +54,9 @@ LEARNED_LEAD = (
 BOXES_LEAD = (
     "The test images with the highest and the lowest loss. Dashed: true boxes. Solid: detected boxes, with their "
     "confidence."
+)
+BASELINES_LEAD = (
+    "Simple models on the same test rows, fitted to the training and validation rows. The best of each column is bold."
 )
 MAX_EXPLANATIONS = 12  # figures shown at most
 EXPLANATIONS_LEAD = "Red speaks for the class, blue against it; in maps without a sign, bright is strong."
@@ -204,6 +209,7 @@ def write_report(run: Run) -> Path:
             _make_mask_table(outputs, metadata["data"]),
             lead=_describe_test_split(outputs),
         ),
+        make_section("Baselines", _make_baseline_table(metadata), lead=BASELINES_LEAD),
         _make_examples_section(examples, names, predictions, metadata["data"], metadata.get("example_texts", {})),
         make_section("Masks", make_mask_groups(examples, names, outputs, metadata["data"]), lead=MASKS_LEAD),
         make_section("Restored images", make_restored_groups(examples, names, outputs), lead=RESTORED_LEAD),
@@ -265,6 +271,7 @@ def _make_tiles(metadata: Mapping[str, Any], num_test: int) -> Html:
         return tag(
             "p", f"This run has no test metrics yet: it is {metadata['status'] or 'not finished'}.", class_="warning"
         )
+    monitor = "accuracy" if monitor == "loss" and "accuracy" in test else monitor
     main_metric = monitor if monitor in test else next(iter(test))
     notes = metadata.get("notes", ())
     positive_class = get_positive_class(metadata)
@@ -312,6 +319,30 @@ def _make_headline(name: str, value: float, validation: float | None, num_test: 
         lines,
         class_="tile first",
     )
+
+
+def _make_baseline_table(metadata: Mapping[str, Any]) -> Html | None:
+    """This run and the baselines, by the test metrics that they share."""
+    test, baselines = metadata.get("test") or {}, metadata.get("baselines") or []
+    if not (test and baselines):
+        return None
+    names = [name for name in (*MAIN_METRICS, *test) if all(name in scores for scores in (test, baselines[0]["metrics"]))]
+    names = list(dict.fromkeys(names))
+    scores = {f"this run, {metadata['recipe']}": test} | {b["name"]: b["metrics"] for b in baselines}
+    best = {name: find_best(name, {model: values.get(name) for model, values in scores.items()}) for name in names}
+    descriptions = {b["name"]: b["description"] for b in baselines}
+    rows = [
+        [
+            tag("span", model, title=descriptions.get(model)),
+            *(
+                tag("strong" if model in best[name] else "span", format_metric_value(name, values.get(name)))
+                for name in names
+            ),
+        ]
+        for model, values in scores.items()
+    ]
+    positive_class = get_positive_class(metadata)
+    return make_table(["model", *(format_metric_name(name, positive_class) for name in names)], rows)
 
 
 def _make_repeat_section(metadata: Mapping[str, Any]) -> list[Html]:

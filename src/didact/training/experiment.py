@@ -144,6 +144,9 @@ class Settings:
     deterministic: Annotated[
         bool, "deterministic kernels on a GPU: the same bytes on the same GPU, a little slower"
     ] = False
+    baselines: Annotated[
+        bool, "baselines: fit simple models to the same rows and show what they reach on the test split"
+    ] = True
     save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints within an epoch"] = 60.0
     log_every: Annotated[
         int | None, Range(1), "steps between lines of metrics.jsonl (a tenth of an epoch if not given)"

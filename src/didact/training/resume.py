@@ -63,4 +63,5 @@ def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
         run.update_metadata(status="running", processes=group.world_size)
         notes = [*metadata.get("notes", ()), *([gap_note] if lost_bytes else [])]
         on_event("start", metadata | {"run": str(run.folder), "resumed": trainer.state.step, "notes": notes})
-    return evaluate_best(trainer, trainer.state if trainer.state.stop_reason else run_trainer(trainer))
+    state = trainer.state if trainer.state.stop_reason else run_trainer(trainer)
+    return evaluate_best(trainer, state, prepared)

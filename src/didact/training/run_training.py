@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from didact.analysis.signal_propagation import measure_signal_propagation
+from didact.baselines.core import fit_baselines, has_baselines
 from didact.data.checks import summarize_health
 from didact.data.core import Data, Split
 from didact.data.serialize import data_to_json
@@ -85,7 +86,7 @@ def train_prepared(
         with run.lock() if group.is_main else nullcontext():
             if group.is_main:
                 on_event("start", run.metadata | {"run": str(run.folder)})
-            return evaluate_best(trainer, run_trainer(trainer))
+            return evaluate_best(trainer, run_trainer(trainer), prepared)
 
 
 def load_initial_weights(prepared: PreparedExperiment, group: Group, on_event: EventCallback) -> PreparedExperiment:
@@ -148,7 +149,7 @@ def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: 
     return trainer
 
 
-def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
+def evaluate_best(trainer: Trainer, state: TrainingState, prepared: PreparedExperiment) -> Run:
     """Evaluate the best validation state on the test split, which is used here for the first time."""
     run = trainer.run
     assert run is not None
@@ -191,6 +192,7 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
             validation=state.validation,
             test=test,
             fingerprint=state.fingerprint,
+            baselines=_fit_baselines(prepared, trainer.on_event),
             examples={
                 which: trainer.data.locate_examples("test", extremes[which].tolist()) for which in ("worst", "best")
             },
@@ -198,6 +200,14 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
         trainer.on_event("finish", run.metadata | {"run": str(run.folder)})
     trainer.group.barrier()  # every process returns a complete run
     return run
+
+
+def _fit_baselines(prepared: PreparedExperiment, on_event: EventCallback) -> list[dict[str, Any]]:
+    """What simple models reach on the same test rows."""
+    if not (prepared.settings.baselines and has_baselines(prepared.data)):
+        return []
+    on_event("baselines", {"data": prepared.data.name})
+    return [asdict(baseline) for baseline in fit_baselines(prepared.data)]
 
 
 @torch.no_grad()

@@ -56,18 +56,22 @@ def run_with_progress(start_run: Callable[[Any], Any], as_json: bool) -> None:
 
 
 def _select_results(metadata: dict[str, Any]) -> dict[str, Any]:
-    keys = ("recipe", "arguments", "seconds", "validation", "test", "stop_reason", "best_step", "steps")
+    keys = ("recipe", "arguments", "seconds", "validation", "test", "baselines", "stop_reason", "best_step", "steps")
     return {key: metadata[key] for key in keys}
 
 
 def _show(result: dict[str, Any]) -> None:
     """Print the test metrics of the best model, and the paths of run and report."""
-    from didact.charts.format import format_metric_formula
+    from didact.charts.format import MAIN_METRICS, format_metric_formula
 
     metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in result["test"].items())
     echo(f"test   {metrics}")
     for name in result["test"]:
         if formula := format_metric_formula(name, result["test"]):
             echo(f"       {name} = {formula}")
+    for baseline in result["baselines"]:
+        scores = baseline["metrics"]
+        shown = "  ".join(f"{name} {format_metric(scores[name])}" for name in MAIN_METRICS if name in scores)
+        echo(f"       {baseline['name']:<20} {shown}")
     echo(f"run    {result['run']}")
     echo(f"report {result['report']}")

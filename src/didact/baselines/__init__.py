@@ -1,0 +1,11 @@
+"""Baselines: what simple models reach on the test rows of a run, so that a network's metrics mean something.
+
+    core      Baseline; fit_baselines of any data; scores in the metrics of a run
+    tables    the mean or majority, linear models, gradient boosting
+
+They are scikit-learn's, with its defaults, fitted to the training and validation rows: they need no validation split.
+"""
+
+from didact.baselines.core import Baseline, fit_baselines
+
+__all__ = ["Baseline", "fit_baselines"]
