@@ -22,6 +22,7 @@ LAYERS = (  # from the ground up; packages of one layer may import each other
     ("adaptation",),
     ("models",),
     ("objectives",),
+    ("baselines",),
     ("training", "run"),
     ("inference", "report", "serve", "explain"),
     ("claims",),

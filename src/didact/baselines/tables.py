@@ -35,16 +35,21 @@ def fit_table_baselines(data: Data) -> Iterator[Baseline]:
     thinned = len(data.train) + len(data.validation) - len(fit_y)
     note = f", on {len(fit_y):,} of the rows" if thinned else ""
 
-    def score(name: str, description: str, predict: Callable[[], NDArray[np.float64]]) -> Baseline:
+    def score(name: str, description: str, predict: Callable[[], NDArray[np.float64]]) -> Iterator[Baseline]:
         start = time.perf_counter()
-        metrics = score_predictions(data, predict(), test_y)
-        return Baseline(name, description + note, metrics, time.perf_counter() - start)
+        try:
+            prediction = predict()
+        except ValueError:                     # rows of a single class, a matrix that is singular: there is none then
+            return
+        metrics = score_predictions(data, prediction, test_y)
+        yield Baseline(name, description + note, metrics, time.perf_counter() - start)
 
     name = "mean" if is_regression else "class shares"
-    yield score(name, f"the {name} of the training rows for every row", lambda: _predict_constant(data, fit_y, test_y))
-    yield score(*_describe_linear(is_regression), lambda: _fit_linear(is_regression, fit_x, fit_y, test_x))
+    description = f"the {name} of the training rows for every row"
+    yield from score(name, description, lambda: _predict_constant(data, fit_y, test_y))
+    yield from score(*_describe_linear(is_regression), lambda: _fit_linear(data, fit_x, fit_y, test_x))
     if data.num_features <= _MAX_BOOSTED_FEATURES:
-        yield score(
+        yield from score(
             "gradient boosting",
             "scikit-learn's histogram gradient boosting, 100 trees for each class",
             lambda: _fit_boosting(data, fit_x, fit_y, test_x),
@@ -78,18 +83,16 @@ def _describe_linear(is_regression: bool) -> tuple[str, str]:
     return "logistic regression", "linear, on standardized features, an L2 penalty of 1"
 
 
-def _fit_linear(
-    is_regression: bool, fit_x: Features, fit_y: NDArray[np.float64], test_x: Features
-) -> NDArray[np.float64]:
+def _fit_linear(data: Data, fit_x: Features, fit_y: NDArray[np.float64], test_x: Features) -> NDArray[np.float64]:
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if is_regression:
+    if data.task == "regression":
         model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13))).fit(fit_x, fit_y)
         return np.asarray(model.predict(test_x))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(fit_x, fit_y)
-    return np.asarray(model.predict_proba(test_x))
+    return _predict_probabilities(data, model, test_x)
 
 
 def _fit_boosting(
@@ -100,7 +103,16 @@ def _fit_boosting(
     is_categorical, fit_cells, test_cells = _to_cells(data, fit_x, test_x)
     kind = HistGradientBoostingRegressor if data.task == "regression" else HistGradientBoostingClassifier
     model = kind(categorical_features=is_categorical, random_state=0).fit(fit_cells, fit_y)
-    return np.asarray(model.predict(test_cells) if data.task == "regression" else model.predict_proba(test_cells))
+    if data.task == "regression":
+        return np.asarray(model.predict(test_cells))
+    return _predict_probabilities(data, model, test_cells)
+
+
+def _predict_probabilities(data: Data, model: Any, x: Features) -> NDArray[np.float64]:
+    """(N, K): 0 for a class that the fitted rows lack."""
+    probabilities = np.zeros((len(x), data.num_classes))
+    probabilities[:, model.classes_.astype(int)] = model.predict_proba(x)
+    return probabilities
 
 
 def _to_cells(data: Data, *parts: Features) -> tuple[list[bool], Features, Features]:

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from didact.data.bin_edges import BinEdges, compute_bin_edges
 from didact.data.checks import add_health_notes, validate
 from didact.data.core import SPLITS, Batch, Data, Encoder, SourceLocator, TensorSplit, TextReader
 from didact.data.split import train_val_test_split
 from didact.data.storage import FileSplit
-from didact.data.bin_edges import BinEdges, compute_bin_edges
 from didact.errors import UsageError
 
 CLASSIFICATION_TASKS = ("binary", "multiclass")

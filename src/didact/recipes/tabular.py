@@ -16,7 +16,7 @@ from didact.objectives.ensemble import FoldClassify, FoldRegress
 from didact.objectives.supervised import likelihood_for
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Aliases, Range
+from didact.options import Range
 from didact.recipes import _hyperparameters as a
 from didact.recipes._defaults import CLASSIFICATION_TASKS, SUPERVISED_TASKS
 from didact.registry import recipe
@@ -38,7 +38,7 @@ _MIN_EPOCHS, _MAX_EPOCHS = 12, 150
 def tabular(
     data: Data,
     *,
-    members: Annotated[int, Range(1, 64), "members of the ensemble; each leaves out one fold", Aliases("folds")] = 8,
+    members: Annotated[int, Range(1, 64), "members of the ensemble; each leaves out one fold"] = 8,
     hidden: a.HiddenSizes = (128, 128),
     activation: a.Activation = "relu",
     dropout: a.Dropout = 0.2,

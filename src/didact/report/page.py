@@ -326,8 +326,7 @@ def _make_baseline_table(metadata: Mapping[str, Any]) -> Html | None:
     test, baselines = metadata.get("test") or {}, metadata.get("baselines") or []
     if not (test and baselines):
         return None
-    names = [name for name in (*MAIN_METRICS, *test) if all(name in scores for scores in (test, baselines[0]["metrics"]))]
-    names = list(dict.fromkeys(names))
+    names = [name for name in dict.fromkeys((*MAIN_METRICS, *test)) if name in test and name in baselines[0]["metrics"]]
     scores = {f"this run, {metadata['recipe']}": test} | {b["name"]: b["metrics"] for b in baselines}
     best = {name: find_best(name, {model: values.get(name) for model, values in scores.items()}) for name in names}
     descriptions = {b["name"]: b["description"] for b in baselines}

@@ -37,6 +37,7 @@ from didact.training.seeding import init_rng
 from didact.training.source_runs import data_options
 from didact.training.time_budget import plan_within_time
 
+PREDICTS_TARGET = {"classify", "regress", "forecast"}   # abilities whose predictions baselines can be compared with
 NUM_EXTREME_EXAMPLES = 12  # best and worst predictions saved for the report
 _MAX_SAVED_CHARACTERS = 400  # of a text among them
 
@@ -204,7 +205,8 @@ def evaluate_best(trainer: Trainer, state: TrainingState, prepared: PreparedExpe
 
 def _fit_baselines(prepared: PreparedExperiment, on_event: EventCallback) -> list[dict[str, Any]]:
     """What simple models reach on the same test rows."""
-    if not (prepared.settings.baselines and has_baselines(prepared.data)):
+    predicts_target = PREDICTS_TARGET & set(abilities(prepared.experiment.objective))
+    if not (prepared.settings.baselines and predicts_target and has_baselines(prepared.data)):
         return []
     on_event("baselines", {"data": prepared.data.name})
     return [asdict(baseline) for baseline in fit_baselines(prepared.data)]
