@@ -32,8 +32,7 @@ def fit_table_baselines(data: Data) -> Iterator[Baseline]:
     fit_x, fit_y = rows["x"].double().numpy(), rows["y"].double().numpy()
     test = _read_rows(data.test)
     test_x, test_y = test["x"].double().numpy(), test["y"]
-    thinned = len(data.train) + len(data.validation) - len(fit_y)
-    note = f", on {len(fit_y):,} of the rows" if thinned else ""
+    note = f", on {len(fit_y):,} of the rows" if len(fit_y) == _max_rows(data) else ""
 
     def score(name: str, description: str, predict: Callable[[], NDArray[np.float64]]) -> Iterator[Baseline]:
         start = time.perf_counter()
@@ -63,11 +62,17 @@ def _read_rows(split: Any) -> Batch:
 
 def _select_rows(data: Data) -> Batch:
     """Training and validation rows; evenly spaced ones where there are too many."""
-    train, validation = _read_rows(data.train), _read_rows(data.validation)
-    rows = {name: torch.cat([train[name], validation[name]]) for name in ("x", "y")}
-    n, limit = len(rows["y"]), max(1_000, _MAX_CELLS // data.num_features)
+    # where training and validation rows are pooled for folds, both splits are all of them
+    splits = [data.train] if data.train is data.validation else [data.train, data.validation]
+    parts = [_read_rows(split) for split in splits]
+    rows = {name: torch.cat([part[name] for part in parts]) for name in ("x", "y")}
+    n, limit = len(rows["y"]), _max_rows(data)
     index = torch.linspace(0, n - 1, limit).long() if n > limit else torch.arange(n)
     return {name: column[index] for name, column in rows.items()}
+
+
+def _max_rows(data: Data) -> int:
+    return max(1_000, _MAX_CELLS // data.num_features)
 
 
 def _predict_constant(data: Data, fit_y: NDArray[np.float64], test_y: Tensor) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from didact.training.checkpoint import TrainingState
 from didact.training.device import describe_device, deterministic_kernels
 from didact.training.distributed.process_group import Group, join_group
 from didact.training.evaluation import evaluate_split, make_gallery, save_training_samples
-from didact.training.experiment import EventCallback, InitContext, ignore_events
+from didact.training.experiment import EventCallback, Experiment, InitContext, Settings, ignore_events
 from didact.training.interrupts import DivergedError, Interrupted
 from didact.training.loop import Trainer
 from didact.training.prepare import PreparedExperiment, known_options, prepare, take_examples, training_device
@@ -193,7 +193,7 @@ def evaluate_best(trainer: Trainer, state: TrainingState, prepared: PreparedExpe
             validation=state.validation,
             test=test,
             fingerprint=state.fingerprint,
-            baselines=_fit_baselines(prepared, trainer.on_event),
+            baselines=_fit_baselines(prepared.experiment, prepared.settings, trainer.on_event),
             examples={
                 which: trainer.data.locate_examples("test", extremes[which].tolist()) for which in ("worst", "best")
             },
@@ -203,13 +203,13 @@ def evaluate_best(trainer: Trainer, state: TrainingState, prepared: PreparedExpe
     return run
 
 
-def _fit_baselines(prepared: PreparedExperiment, on_event: EventCallback) -> list[dict[str, Any]]:
-    """What simple models reach on the same test rows."""
-    predicts_target = PREDICTS_TARGET & set(abilities(prepared.experiment.objective))
-    if not (prepared.settings.baselines and predicts_target and has_baselines(prepared.data)):
+def _fit_baselines(experiment: Experiment, settings: Settings, on_event: EventCallback) -> list[dict[str, Any]]:
+    """What simple models reach on the same test rows, from the rows that the run was trained on."""
+    predicts_target = PREDICTS_TARGET & set(abilities(experiment.objective))
+    if not (settings.baselines and predicts_target and has_baselines(experiment.data)):
         return []
-    on_event("baselines", {"data": prepared.data.name})
-    return [asdict(baseline) for baseline in fit_baselines(prepared.data)]
+    on_event("baselines", {"data": experiment.data.name})
+    return [asdict(baseline) for baseline in fit_baselines(experiment.data)]
 
 
 @torch.no_grad()
