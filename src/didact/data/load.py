@@ -18,6 +18,7 @@ from didact.data.folder_tree import FolderTree
 from didact.data.images.boxes import is_detection_folder, load_detection_folder
 from didact.data.images.coco_voc import FORMAT_MARKERS, read_head
 from didact.data.images.image_folder import load_image_folder
+from didact.data.images.image_table import find_image_table, load_image_table
 from didact.data.images.masks import is_segmentation_folder, load_segmentation_folder
 from didact.data.images.resize import resize_dataset
 from didact.data.tables.table import load_table
@@ -94,8 +95,39 @@ def _is_table_for(kind: str) -> Callable[[FolderTree, ReadOptions], bool]:
     return lambda files, o: _is_table(files) and kind in o.accepts and "table" not in o.accepts
 
 
+def _is_image_table(files: FolderTree, options: ReadOptions) -> bool:
+    """Whether it is a table that names images, or a folder with one, for a recipe that accepts images."""
+    if options.text is not None or (options.accepts and "images" not in options.accepts):
+        return False
+    return (_is_folder(files) or _is_table(files)) and find_image_table(files, target=options.target) is not None
+
+
+def _read_image_table(files: FolderTree, options: ReadOptions) -> Data:
+    o, table = options, find_image_table(files, target=options.target)
+    assert table is not None
+    return load_image_table(
+        files,
+        table,
+        target=o.target,
+        task=o.task,
+        size=o.size,
+        seed=o.seed,
+        options=o.table,
+        allow_unlabeled=o.allow_unlabeled,
+        indices=o.indices,
+        run_data=o.run_data,
+    )
+
+
 # the first that can read a path reads it
 READERS = (
+    Reader(
+        "images",
+        "a table of images",
+        ("target", "task", "size", *_SPLIT_OPTIONS, "drop"),
+        can_read=_is_image_table,
+        read=_read_image_table,
+    ),
     Reader(
         "text",
         "running text",

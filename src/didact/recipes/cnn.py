@@ -35,7 +35,13 @@ from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
 from didact.options import Aliases, Range, RunReference
 from didact.recipes import _hyperparameters as a
-from didact.recipes._defaults import apply_balance, choose_budget, make_image_augmentation
+from didact.recipes._defaults import (
+    CLASSIFICATION_TASKS,
+    SUPERVISED_TASKS,
+    apply_balance,
+    choose_budget,
+    make_image_augmentation,
+)
 from didact.registry import MODELS, create_model, recipe
 from didact.run import Run
 from didact.training.experiment import Experiment, InitContext
@@ -104,9 +110,9 @@ _WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 @recipe(
     data="digits",
     accepts=("images",),
-    tasks=("binary", "multiclass"),
+    tasks=SUPERVISED_TASKS,
     chapter="convolutions",
-    abilities=("classify", "draw"),
+    abilities=("classify", "regress", "draw"),
     sources=("Gaba 4.4", "Gaba 4.6", "Groudiev 4", "Van Schependom 5", "Fleuret 5.2", "Lhotte 6"),
 )
 def cnn(
@@ -138,8 +144,11 @@ def cnn(
 ) -> Experiment:
     """Image classifier: LeNet, VGG, ResNet, EfficientNet, ConvNeXt, ViT, Mixer.
 
-    Y[i, j] = Σ_mn X[i + m, j + n] K[m, n], layer by layer; then a mean over the image and one score per class.
+    Y[i, j] = Σ_mn X[i + m, j + n] K[m, n], layer by layer; then a mean over the image and one score per class or label,
+    or a number.
     """
+    if train_accuracy and data.task not in CLASSIFICATION_TASKS:
+        raise UsageError(f"--train-accuracy is for classes, but the targets of {data.name!r} are {data.task}")
     data, class_weights = apply_balance(data, balance)
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing, weights=class_weights)

@@ -304,4 +304,4 @@ def test_options_of_tables_are_refused_where_the_data_are_none(houses, capsys, o
         assert main(["train", *words, flag, value, "--steps", "1"]) == 2
         error = capsys.readouterr().err
         assert f"{flag} does not apply" in error and error.count("\n") == 1, error
-    assert {reader.kind for reader in READERS if option in reader.options} <= {"table", "text"}
+    assert {r.description for r in READERS if option in r.options} <= {"a table", "a table of images"}

@@ -38,6 +38,7 @@ SPLIT_OF_FOLDER = {
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
+    "dev": "validation",
     "test": "test",
     "testing": "test",
 }
@@ -274,33 +275,54 @@ def load_image_folder(
     tree = FolderTree.of(root)
     root = tree.root
     listing = _list_labeled_images(tree, allow_unlabeled=allow_unlabeled)
-    files, y = listing.files, listing.y
+    y = listing.y
+    task = "none" if y is None else CLASSIFICATION_TASKS[len(listing.class_names) > 2]
+    return build_image_data(
+        Examples(
+            root.resolve().name,
+            "images",
+            {} if y is None else {"y": y},
+            task=task,
+            class_names=() if y is None else listing.class_names,
+            target="" if y is None else "class",
+            notes=_describe_folder(root, listing),
+            locator=make_path_locator(root, listing.files),
+        ),
+        listing.files,
+        size=size,
+        seed=seed,
+        indices=indices or split_by_folders(listing.splits, y, seed),
+        run_data=run_data,
+    )
+
+
+def build_image_data(
+    examples: Examples,
+    files: Sequence[str],
+    *,
+    size: int | None,
+    seed: int,
+    indices: Mapping[str, Tensor] | None,
+    run_data: Data | None,
+) -> Data:
+    """Data of image files: the columns of `examples` are those beside the images."""
+    check_size(size)
+    assert isinstance(examples.columns, dict)
+    y = examples.columns.get("y")
     sizes, modes = _read_image_sizes(files)
     side = size or min(_MAX_DEFAULT_SIDE, max(sizes.most_common(1)[0][0]))
-    task = "none" if y is None else CLASSIFICATION_TASKS[len(listing.class_names) > 2]
-    indices = indices or split_by_folders(listing.splits, y, seed)
-    indices = split_indices(root.name, len(files), y, task=task, indices=indices, seed=seed)
+    indices = split_indices(examples.name, len(files), y, task=examples.task, indices=indices, seed=seed)
     encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(
         files, modes, indices["train"], run_data
     )
-    columns, fingerprint = load_images(files, encoder, {} if y is None else {"y": y}, y)
-    notes = [*_describe_folder(root, listing, sizes, encoder), *range_notes]
+    columns, fingerprint = load_images(files, encoder, examples.columns, y)
+    first_note, *other_notes = examples.notes
+    notes = [first_note, describe_resize(sizes, encoder), *other_notes, *range_notes]
     if isinstance(columns, FileSplit):
         size_text = f"{len(files) * encoder.shape[0] * side * side / 2**30:.2g} GiB"
         notes.append(f"{size_text} of images are read during training, by {columns.num_workers} worker processes")
     return build_data(
-        Examples(
-            root.resolve().name,
-            "images",
-            columns,
-            task=task,
-            class_names=() if y is None else listing.class_names,
-            target="" if y is None else "class",
-            encoder=encoder,
-            notes=notes,
-            locator=make_path_locator(root, files),
-            fingerprint=fingerprint,
-        ),
+        replace(examples, columns=columns, encoder=encoder, notes=notes, fingerprint=fingerprint),
         indices=indices,
         seed=seed,
     )
@@ -393,14 +415,12 @@ def describe_splits(splits: Sequence[str], num_outside: int, folders_read: str =
     return notes
 
 
-def _describe_folder(
-    root: Path, listing: _ImageListing, sizes: Counter[tuple[int, int]], encoder: ImageEncoder
-) -> list[str]:
+def _describe_folder(root: Path, listing: _ImageListing) -> list[str]:
     """Notes on what was found and inferred."""
     classes_note = (
         f"{len(listing.files):,} images of {len(listing.class_names)} classes: {summarize_list(listing.class_names)}"
     )
-    notes = [_explain_no_labels(root, listing) if listing.y is None else classes_note, describe_resize(sizes, encoder)]
+    notes = [_explain_no_labels(root, listing) if listing.y is None else classes_note]
     notes += describe_splits(
         listing.splits,
         listing.num_images_outside,

@@ -4,13 +4,15 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from didact.errors import UsageError
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif")
+_HEIF_SUFFIXES = (".heic", ".heif")
 GRAYSCALE_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 _TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 
@@ -29,6 +31,7 @@ def open_image(path: Any, content: bytes | None = None) -> Iterator[Any]:
     fault, reported in one line."""
     from PIL import Image
 
+    _require_decoder(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")         # metadata that is a little broken
         try:
@@ -39,6 +42,33 @@ def open_image(path: Any, content: bytes | None = None) -> Iterator[Any]:
         # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
         except Exception as error:
             raise _make_image_error(path, error) from None
+
+
+def _require_decoder(path: Any) -> None:
+    """Register the reader of HEIC with Pillow; refuse what cannot be read here in one line."""
+    suffix = Path(path).suffix.lower() if isinstance(path, str | Path) else ""
+    if suffix in _HEIF_SUFFIXES and not _register_heif() and os.path.exists(path):
+        raise UsageError(f"the image {path} is HEIC: pip install 'didact[heic]' to read it, or convert it to JPEG")
+    if suffix == ".avif" and not _reads_avif() and os.path.exists(path):
+        raise UsageError(f"the image {path} is AVIF, which this Pillow does not read: update Pillow, or convert it")
+
+
+@cache
+def _register_heif() -> bool:
+    """Whether Pillow reads HEIC: with pillow-heif."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
+
+
+@cache
+def _reads_avif() -> bool:
+    from PIL import features
+
+    return bool(features.check("avif"))
 
 
 def read_bytes(path: str) -> bytes:
