@@ -84,7 +84,7 @@ def test_numbers_are_a_regression_that_predicts_and_evaluates_from_its_folder():
     again = evaluate(Run.open("latest"))
     assert again["test"]["r2"] == pytest.approx(run.metadata["test"]["r2"], abs=1e-5)
     dark, light = predict(Run.open("latest"), [Path("photos/p002.png"), Path("photos/p038.png")])
-    assert dark["mean"] < light["mean"]
+    assert dark["brightness"] < light["brightness"]
 
 
 def test_several_labels():
