@@ -235,7 +235,7 @@ def _find_split_column(frame: "DataFrame", target: str | None) -> str | None:
 def _locate_images(frame: "DataFrame", table: ImageTable, tree: FolderTree, root: Path) -> list[str]:
     """The file of each row, inside the folder; those that are not there in one line."""
     names = [_normalize_name(name) for name in to_strings(frame[table.column])]
-    files = [_find_beside(name, table.path.parent, root) for name in names]
+    files = [_find_in_folders(name, table.path.parent, root) for name in names]
     if not all(files):
         by_name = _index_images(FolderTree.of(tree if tree.root.is_dir() else root))
         files = [file or _find_by_name(name, by_name) for file, name in zip(files, names, strict=True)]
@@ -256,7 +256,7 @@ def _normalize_name(name: str) -> str:
     return name.strip().replace("\\", "/").removeprefix("./")
 
 
-def _find_beside(name: str, *folders: Path) -> str:
+def _find_in_folders(name: str, *folders: Path) -> str:
     """The file of this name below one of the folders; empty where there is none."""
     for folder in folders:
         path = os.path.join(folder, name)
