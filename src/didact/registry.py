@@ -117,9 +117,9 @@ class Recipe:
         """What to give instead; of texts there are two kinds, running text and labeled texts."""
         if "language" in self.tasks:
             return "give a text file (.txt, .md) or a folder of them"
-        return (
-            "give a CSV file with --text COLUMN" if self.accepts == ("text",) else "choose other data or another recipe"
-        )
+        if self.accepts == ("text",):
+            return "give a CSV file with --text COLUMN, or a folder of texts by class"
+        return "choose other data or another recipe"
 
 
 def recipe(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from didact.data.build import resplit
+from didact.data.checks import summarize_list
 from didact.data.core import SPLITS, Data
 from didact.data.datasets.download import DATASETS, DatasetEntry, DownloadProgress, ensure_dataset
 from didact.data.folder_tree import FolderTree
@@ -29,6 +30,7 @@ from didact.data.text.classification import BagEncoder, load_text_table, retoken
 from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
 from didact.data.text.parallel_texts import load_pairs
 from didact.data.text.skipgram import as_word_stream
+from didact.data.text.text_folder import find_class_folders, load_text_folder
 from didact.data.text.tokenizers import TokenizerKind
 from didact.data.time_series import load_series
 from didact.errors import UsageError, look_up, suggest_nearest
@@ -54,6 +56,7 @@ class ReadOptions:
     seed: int = 0
     tokens: TokenizerKind | None = None
     accepts: Sequence[str] = ()               # kinds of data that a recipe accepts
+    tasks: Sequence[str] = ()                 # kinds of targets that it learns; empty: any
     allow_unlabeled: bool = False
     table: TableOptions = NO_TABLE_OPTIONS
     indices: Mapping[str, Tensor] | None = None
@@ -102,6 +105,25 @@ def _is_image_table(files: FolderTree, options: ReadOptions) -> bool:
     return (_is_folder(files) or _is_table(files)) and find_image_table(files, target=options.target) is not None
 
 
+def _is_text_folder(files: FolderTree, options: ReadOptions) -> bool:
+    """Whether it is a folder of texts by class, for a recipe that learns classes of texts."""
+    o = options
+    tasks = o.tasks if o.run_data is None else (o.run_data.task,)
+    if "multiclass" not in tasks and "binary" not in tasks:
+        return False
+    return _is_folder(files) and "text" in o.accepts and bool(find_class_folders(files))
+
+
+def _read_running_text(files: FolderTree, options: ReadOptions) -> Data:
+    data = load_text_files(files, kind=options.tokens or "characters", progress=options.progress)
+    labels = sorted({folder.label for folder in find_class_folders(files)})
+    if not labels:
+        return data
+    names = summarize_list(labels)
+    note = f"the folders {names} are read as one running text; to a classifier of texts they are classes"
+    return replace(data, notes=(*data.notes, note))
+
+
 def _read_image_table(files: FolderTree, options: ReadOptions) -> Data:
     o, table = options, find_image_table(files, target=options.target)
     assert table is not None
@@ -130,10 +152,17 @@ READERS = (
     ),
     Reader(
         "text",
+        "a folder of texts by class",
+        (),
+        can_read=_is_text_folder,
+        read=lambda files, o: load_text_folder(files, seed=o.seed, tokens=o.tokens, indices=o.indices),
+    ),
+    Reader(
+        "text",
         "running text",
         (),
         can_read=lambda files, o: is_text_path(files),
-        read=lambda files, o: load_text_files(files, kind=o.tokens or "characters", progress=o.progress),
+        read=_read_running_text,
     ),
     Reader(
         "masks",
@@ -235,16 +264,20 @@ def load(
     tokens: TokenizerKind | None = None,
     table: TableOptions = NO_TABLE_OPTIONS,
     accepts: Sequence[str] = (),
+    tasks: Sequence[str] = (),
     allow_unlabeled: bool = False,
     progress: DownloadProgress | None = None,
 ) -> Data:
     """Three splits of a known dataset or of one's own files; their `source` holds what `reload_data` needs.
 
     `tokens` is for running text, labeled texts and sentence pairs. Where files can be read in several ways, `accepts`
-    names the kinds that a recipe accepts; "words" reads any text as a stream of words. `allow_unlabeled`: labels are
-    not needed, so that images without one are read too.
+    names the kinds that a recipe accepts, and `tasks` what it learns: folders of texts are running text to a language
+    model, labeled texts to a classifier. "words" reads any text as a stream of words. `allow_unlabeled`: labels are not
+    needed, so that images without one are read too.
     """
-    options = ReadOptions(target, task, text, size, seed, tokens, accepts, allow_unlabeled, table, progress=progress)
+    options = ReadOptions(
+        target, task, text, size, seed, tokens, accepts, tasks, allow_unlabeled, table, progress=progress
+    )
     datasets = list_datasets()
     if name_or_path in datasets:
         data, source = _load_dataset(datasets[name_or_path], options)
@@ -276,9 +309,10 @@ def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str,
     o = options
     data = _read_path(name_or_path, o)
     is_tokenized = data.kind in ("pairs", "text")
-    has_target = data.kind not in (*_IMAGE_KINDS, "pairs") and data.task != "language"
+    path = os.path.abspath(os.path.expanduser(name_or_path))
+    has_target = data.kind not in (*_IMAGE_KINDS, "pairs") and data.task != "language" and not os.path.isdir(path)
     source = {
-        "path": os.path.abspath(os.path.expanduser(name_or_path)),
+        "path": path,
         "target": data.target if has_target else o.target,
         "task": o.task,
         "text": o.text,

@@ -80,6 +80,7 @@ def prepare(
             table=TableOptions.from_mapping(vars(settings)),
             seed=settings.split_seed,
             accepts=recipe.accepts,
+            tasks=recipe.tasks,
             allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
             progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
         )

@@ -253,7 +253,7 @@ def encode_splits(data: Data, encoder: BagEncoder, *, shape: tuple[int, ...], fe
     return replace(data, encoder=encoder, shape=shape, feature_names=feature_names, **parts)
 
 
-def _describe_vocabulary(encoder: BagEncoder, x: Tensor) -> str:
+def describe_vocabulary(encoder: BagEncoder, x: Tensor) -> str:
     """How many different tokens there are, and how long the longest text is."""
     return f"{len(encoder.vocab):,} different {_TOKEN_NAMES[encoder.tokens]}s, at most {x.shape[1]} of them in one text"
 
@@ -314,7 +314,7 @@ def load_text_table(
     if weights is not None:
         columns["weight"] = normalize_weights(weights, indices, str(options.sample_weight))
     num_empty = int((x >= len(encoder.vocab)).all(1).sum())
-    notes = (*notes, target_values.note, *frame.attrs["notes"], *token_notes, _describe_vocabulary(encoder, x))
+    notes = (*notes, target_values.note, *frame.attrs["notes"], *token_notes, describe_vocabulary(encoder, x))
     if num_empty:
         notes += (f"no known {_TOKEN_NAMES[encoder.tokens]} in {format_count(num_empty, 'text')}",)
     return build_data(
