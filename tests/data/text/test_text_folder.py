@@ -82,7 +82,7 @@ def test_a_run_learns_evaluates_and_predicts_from_its_folder():
     assert run.metadata["test"]["accuracy"] > 0.9
     assert evaluate(run)["test"] == pytest.approx(run.metadata["test"])
     [answer] = predict(run, ["a superb and lovely film, great music"])
-    assert answer["prediction"] == "pos"
+    assert answer["label"] == "pos"
 
 
 @pytest.mark.parametrize("tokens", [None, "characters", "bpe"])
