@@ -53,22 +53,8 @@ class ForecastObjective(Objective):
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         """`skill`: the fraction of the naive forecast's squared error that is removed; `…_k_ahead`: of step k alone."""
-        prediction, y, naive = outputs["predicted"], outputs["true"], outputs["naive"]
-        scores = {
-            "mae": mae(prediction, y),
-            "rmse": rmse(prediction, y),
-            "naive_mae": mae(naive, y),
-            "naive_rmse": rmse(naive, y),
-        }
-        scores["skill"] = 1 - (scores["rmse"] / scores["naive_rmse"]) ** 2
-        if self.horizon > 1:
-            for k in (1, self.horizon):
-                scores |= {
-                    f"mae_{k}_ahead": mae(prediction[:, k - 1], y[:, k - 1]),
-                    f"rmse_{k}_ahead": rmse(prediction[:, k - 1], y[:, k - 1]),
-                }
-        return super().compute_metrics(outputs) | dict(
-            zip(scores, torch.stack(list(scores.values())).tolist(), strict=True)
+        return super().compute_metrics(outputs) | compute_forecast_metrics(
+            outputs["predicted"], outputs["true"], outputs["naive"]
         )
 
     def predict_std(self, batch: Batch) -> Tensor | None:
@@ -83,3 +69,21 @@ class ForecastObjective(Objective):
     def forecast(self, batch: Batch) -> Tensor:
         """The next `horizon` values, (B, horizon), in their own units."""
         return self.scaler.restore(self.predict_standardized(self.scaler.standardize_window(batch)).float(), batch)
+
+
+def compute_forecast_metrics(prediction: Tensor, y: Tensor, naive: Tensor) -> dict[str, float]:
+    """Errors of forecasts (N, horizon) and of the naive ones; where there are several steps, of the first and last."""
+    scores = {
+        "mae": mae(prediction, y),
+        "rmse": rmse(prediction, y),
+        "naive_mae": mae(naive, y),
+        "naive_rmse": rmse(naive, y),
+    }
+    scores["skill"] = 1 - (scores["rmse"] / scores["naive_rmse"]) ** 2
+    if (horizon := y.shape[1]) > 1:
+        for k in (1, horizon):
+            scores |= {
+                f"mae_{k}_ahead": mae(prediction[:, k - 1], y[:, k - 1]),
+                f"rmse_{k}_ahead": rmse(prediction[:, k - 1], y[:, k - 1]),
+            }
+    return dict(zip(scores, torch.stack(list(scores.values())).tolist(), strict=True))

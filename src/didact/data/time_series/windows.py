@@ -136,6 +136,18 @@ def with_horizon(data: Data, *, window: int, horizon: int = 1, covariates: Seque
     )
 
 
+def recover_test_series(data: Data) -> list[Segment]:
+    """Every series up to its end, from its windows; its targets are those of the test split."""
+    segments: list[Segment] = []
+    history: dict[int, Tensor] = {}
+    for part in SPLITS:
+        split = data.split(part)
+        assert isinstance(split, TensorSplit)
+        segments = list(_recover_segments(split, history))
+        history = {segment.series: segment.values for segment in segments}
+    return segments
+
+
 def load_series(path: Path, *, target: str | None = None, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
     """A CSV file: the named columns or the last numeric one, in the order of a column of dates or else of the rows."""
     table = read_series(path, target=target)
