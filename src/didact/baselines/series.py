@@ -157,7 +157,7 @@ def fit_smoothing(values: Values, period: int) -> tuple[SmoothingModel, int]:
     start = max(0, len(values) - max(_MAX_SMOOTHED_VALUES, 3 * period))
     values = values[start:]
     is_seasonal = 1 < period <= _MAX_SMOOTHED_PERIOD and len(values) >= 2 * period + 2
-    seasonals = [None] if not is_seasonal else ["add", "mul"] if (values > 0).all() else ["add"]
+    seasonals = [None] if not is_seasonal else ["add", "mul"] if values.min() > 0.05 * values.mean() else ["add"]
     method = "estimated" if period <= _MAX_ESTIMATED_PERIOD or not is_seasonal else "heuristic"
     fits = []
     with warnings.catch_warnings():

@@ -87,11 +87,13 @@ def make_scaler(encoder: SeriesEncoder, log_transform: bool) -> SeriesScaler:
 
 @dataclass(frozen=True)
 class LinearPath:
-    """The ridge regression of a whole training split: weight (n, T C), bias (n,), root mean square of the features."""
+    """The ridge regression of a whole training split: weight (n, T C), bias (n,), and the root mean squares of the
+    features and of the residuals."""
 
     weight: Tensor
     bias: Tensor
     input_scale: float
+    output_scale: float
     penalty: float
 
 
@@ -103,7 +105,9 @@ def fit_linear_path(data: Data, scaler: SeriesScaler, normalization: Normalizati
     features, targets, _ = _make_regression(_take(data.train, rows), scaler, normalization, period)
     ridge = RidgeRegression(features, targets)
     weight, bias = ridge.get_weights(penalty)
-    return LinearPath(weight.float(), bias.float(), max(1e-6, float(features.square().mean().sqrt())), penalty)
+    residuals = targets - ridge.predict(features, penalty)
+    input_scale, output_scale = (max(1e-6, float(v.square().mean().sqrt())) for v in (features, residuals))
+    return LinearPath(weight.float(), bias.float(), input_scale, output_scale, penalty)
 
 
 def _cross_validate(

@@ -32,6 +32,7 @@ from didact.training.experiment import BudgetNote, Experiment
 
 _RECURRENT = ("rnn", "lstm", "gru")
 _NETWORKS = ("mlp", *_RECURRENT)
+_LINEAR = ("linear", "nlinear", "dlinear")
 _STEPS = 1500           # of models that begin with a fitted linear path
 _EVALUATIONS = 40
 
@@ -106,7 +107,7 @@ def forecast(
     ] = "forced",
     lr: a.OptionalLearningRate = None,
     weight_decay: Annotated[
-        float | None, Range(0), "weight decay (1 of an MLP, 0.01 of other models, if not given)"
+        float | None, Range(0), "weight decay (0.1 of an MLP, 0.01 of other models, if not given)"
     ] = None,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = 1.0,
@@ -157,7 +158,7 @@ def forecast(
             "normalization": normalization,
             "period": encoder.period,
         }
-        if model in ("linear", "nlinear"):
+        if model != "dlinear" and model in _LINEAR:
             network = LinearForecaster(**shape)
         elif model == "dlinear":
             network = DLinearForecaster(**shape, kernel_size=kernel_size)
@@ -174,8 +175,8 @@ def forecast(
         ),
         optimizer=make_optimizer(
             "adamw",
-            lr=lr or (1e-2 if is_autoregressive else 1e-3),
-            weight_decay=(1.0 if model == "mlp" else 0.01) if weight_decay is None else weight_decay,
+            lr=lr or (1e-2 if is_autoregressive or model not in _LINEAR else 1e-3),
+            weight_decay=(0.1 if model == "mlp" else 0.01) if weight_decay is None else weight_decay,
         ),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm,
@@ -219,7 +220,7 @@ def _initialize(
 ) -> tuple[str, ...]:
     """The linear path by ridge regression."""
     path = fit_linear_path(experiment.data, scaler, normalization, network.period)
-    network.set_weights(path.weight, path.bias, input_scale=path.input_scale)
+    network.set_weights(path.weight, path.bias, input_scale=path.input_scale, output_scale=path.output_scale)
     return (f"linear path: ridge regression with the penalty {path.penalty:g}, chosen by cross-validation",)
 
 

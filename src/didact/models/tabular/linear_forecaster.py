@@ -32,7 +32,7 @@ class LinearForecaster(nn.Module):
         return normalized.restore(self.linear(normalized.z.flatten(1)))
 
     @torch.no_grad()
-    def set_weights(self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0) -> None:
+    def set_weights(self, weight: Tensor, bias: Tensor, **scales: float) -> None:
         """Begin with the solution of a linear regression."""
         self.linear.weight.copy_(weight)
         self.linear.bias.copy_(bias)
@@ -67,7 +67,7 @@ class DLinearForecaster(nn.Module):
         return normalized.restore(self.trend(trend.flatten(1)) + self.seasonal((normalized.z - trend).flatten(1)))
 
     @torch.no_grad()
-    def set_weights(self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0) -> None:
+    def set_weights(self, weight: Tensor, bias: Tensor, **scales: float) -> None:
         """Both parts begin with the same weights: together they are that linear regression."""
         self.trend.weight.copy_(weight)
         self.seasonal.weight.copy_(weight)

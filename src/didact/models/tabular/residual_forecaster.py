@@ -78,14 +78,18 @@ class ResidualForecaster(nn.Module):
             else _RecurrentResidual(network, channels, hidden_size, num_layers, dropout, init)
         )
         self.head = nn.Linear(hidden_size, horizon)
-        # root mean square of the normalized windows in training: f reads numbers of about 1, whatever the normalization
+        # root mean squares in training, of the normalized windows and of what the linear path leaves over: f reads and
+        # answers numbers of about 1, whatever the series
         self.register_buffer("input_scale", torch.ones(()))
+        self.register_buffer("output_scale", torch.ones(()))
         self.input_scale: Tensor
+        self.output_scale: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
         normalized = normalize_window(x, self.horizon, self.normalization, self.period)
         z = normalized.z
-        return normalized.restore(self.linear(z.flatten(1)) + self.head(self.residual(z / self.input_scale)))
+        f = self.output_scale * self.head(self.residual(z / self.input_scale))
+        return normalized.restore(self.linear(z.flatten(1)) + f)
 
     @property
     def reader(self) -> Recurrent | None:
@@ -93,7 +97,9 @@ class ResidualForecaster(nn.Module):
         return self.residual.reader if isinstance(self.residual, _RecurrentResidual) else None
 
     @torch.no_grad()
-    def set_weights(self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0) -> None:
+    def set_weights(
+        self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0, output_scale: float = 1.0
+    ) -> None:
         """Begin as a linear regression, f = 0, whose weights stay: training would only overfit what ridge has fitted.
         """
         self.linear.weight.copy_(weight)
@@ -101,6 +107,7 @@ class ResidualForecaster(nn.Module):
         self.head.weight.zero_()
         self.head.bias.zero_()
         self.input_scale.fill_(input_scale)
+        self.output_scale.fill_(output_scale)
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
