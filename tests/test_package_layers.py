@@ -31,7 +31,7 @@ LAYERS = (  # from the ground up; packages of one layer may import each other
 )
 LAYER_OF_PACKAGE = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 MAY_PRINT = {"cli", "studio"}
-HEAVY_LIBRARIES = {"pandas", "sklearn", "scipy", "matplotlib", "PIL", "tensorboardX", "rich"}
+HEAVY_LIBRARIES = {"pandas", "sklearn", "scipy", "matplotlib", "PIL", "tensorboardX", "rich", "statsmodels"}
 
 
 def find_violations(root: Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ from didact.errors import format_count
 _OPTIONAL_PACKAGES = {
     "tensorboardX": "TensorBoard logs of a run (pip install 'didact[logs]')",
     "openpyxl": "tables in Excel workbooks (pip install 'didact[tables]')",
+    "statsmodels": "exponential smoothing among the baselines of time series (pip install 'didact[series]')",
     "gguf": "published decoders in GGUF files (pip install 'didact[gguf]')",
 }
 _REQUIRED_PACKAGES = ("numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")  # and torch, by itself

@@ -2,8 +2,10 @@
 
     core      Baseline; fit_baselines of any data; scores in the metrics of a run
     tables    the mean or majority, linear models, gradient boosting
+    series    naive and seasonal naive forecast, ridge regression on lags, exponential smoothing
 
-They are scikit-learn's, with its defaults, fitted to the training and validation rows: they need no validation split.
+Those of tables are scikit-learn's, with its defaults, fitted to the training and validation rows: they need no
+validation split. Those of series are fitted to the training part, as the run is.
 """
 
 from didact.baselines.core import Baseline, fit_baselines
