@@ -161,7 +161,8 @@ def show(results: Path) -> None:
     level, behind = sum(g >= -0.005 for g in gaps), sum(g < -0.03 for g in gaps)
     print(
         f"\nOf {len(gaps)} tables `tabular` is level with gradient boosting (within 0.005) or better on {level}, "
-        f"better on {sum(g > 0 for g in gaps)}, and more than 0.03 behind on {behind}; mean difference {np.mean(gaps):+.4f}."
+        f"better on {sum(g > 0 for g in gaps)}, and more than 0.03 behind on {behind}; mean difference "
+        f"{np.mean(gaps):+.4f}."
     )
 
 
