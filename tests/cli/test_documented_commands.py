@@ -16,7 +16,8 @@ RECIPE_VERBS = {
     "train": "didact.training.run_training.train",
     "show": "didact.training.prepare.describe_recipe",
     "sweep": "didact.training.sweeps.sweep.sweep",
-    "compare": "didact.training.compare_engines.compare_engines",
+    "compare": "didact.training.sweeps.cross_validation.cross_validate",
+    "engines": "didact.training.compare_engines.compare_engines",
 }
 PLACEHOLDERS = {"COMMAND", "RECIPE", "…"}    # of syntax, where there is nothing more to parse
 

@@ -49,18 +49,18 @@ def test_compare_verb_fails_on_a_wrong_gradient(monkeypatch, capsys):
         return original_relu(x) * 1.001
 
     monkeypatch.setattr(scratch.Tensor, "relu", wrong_relu)
-    assert main(["compare", "scratch_mlp", "--hidden", "8", "--json"]) == 1
+    assert main(["engines", "scratch_mlp", "--hidden", "8", "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["equal"] is False and "the engines differ by" in err
 
 
 def test_compare_verb_prints_the_largest_difference(capsys):
-    assert main(["compare", "scratch_mlp", "--hidden", "8", "--steps", "3", "--json"]) == 0
+    assert main(["engines", "scratch_mlp", "--hidden", "8", "--steps", "3", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["max_difference"] < 1e-9 and result["steps"] == 3
-    assert main(["compare", "scratch_mlp", "--hidden", "8", "--steps", "3"]) == 0
+    assert main(["engines", "scratch_mlp", "--hidden", "8", "--steps", "3"]) == 0
     assert "largest difference" in capsys.readouterr().out
-    assert main(["compare", "mlp"]) == 2
+    assert main(["engines", "mlp"]) == 2
     assert "has no network on the NumPy engine" in capsys.readouterr().err
 
 

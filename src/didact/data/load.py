@@ -266,6 +266,7 @@ def load(
     accepts: Sequence[str] = (),
     tasks: Sequence[str] = (),
     allow_unlabeled: bool = False,
+    indices: Mapping[str, Tensor] | None = None,
     progress: DownloadProgress | None = None,
 ) -> Data:
     """Three splits of a known dataset or of one's own files; their `source` holds what `reload_data` needs.
@@ -273,10 +274,10 @@ def load(
     `tokens` is for running text, labeled texts and sentence pairs. Where files can be read in several ways, `accepts`
     names the kinds that a recipe accepts, and `tasks` what it learns: folders of texts are running text to a language
     model, labeled texts to a classifier. "words" reads any text as a stream of words. `allow_unlabeled`: labels are not
-    needed, so that images without one are read too.
+    needed, so that images without one are read too. `indices`: the examples of each split, where they are chosen.
     """
     options = ReadOptions(
-        target, task, text, size, seed, tokens, accepts, tasks, allow_unlabeled, table, progress=progress
+        target, task, text, size, seed, tokens, accepts, tasks, allow_unlabeled, table, indices=indices, progress=progress
     )
     datasets = list_datasets()
     if name_or_path in datasets:
@@ -299,6 +300,7 @@ def _load_dataset(entry: DatasetEntry, options: ReadOptions) -> tuple[Data, dict
     reject_options(reason, target=o.target, task=o.task, text=o.text, size=size, **vars(o.table))
     ensure_dataset(entry, o.progress)
     data = resize_dataset(entry.load(o.seed), o.size)
+    data = data if o.indices is None else resplit(data, o.indices)
     if o.tokens is not None:
         data = _change_tokens(data, o.tokens)
     return data, {"name": entry.name, "seed": o.seed, **({"size": o.size} if o.size else {})}

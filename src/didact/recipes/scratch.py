@@ -80,7 +80,7 @@ def scratch_mlp(
 ) -> Experiment:
     """The MLP of Gaba 1.6 on the NumPy engine.
 
-    `didact compare scratch_mlp` compares it with PyTorch.
+    `didact engines scratch_mlp` compares it with PyTorch.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     network = networks.MLP(data.num_features, hidden, data.num_classes, rng=_sample_seed(), dtype=dtype)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from didact.data.checks import summarize_health
@@ -70,20 +71,8 @@ def prepare(
         settings = replace(settings, data=keep_standard_input(settings.data, settings.runs, processes))
         name = settings.data or recipe.data
         on_event("load", {"data": name})
-        data = load(
-            name,
-            target=settings.target,
-            task=settings.task,
-            text=settings.text,
-            size=settings.size,
-            tokens=settings.tokens,
-            table=TableOptions.from_mapping(vars(settings)),
-            seed=settings.split_seed,
-            accepts=recipe.accepts,
-            tasks=recipe.tasks,
-            allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
-            progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
-        )
+        is_unlabeled = not labeled and needs_no_labels(recipe, arguments)
+        data = load_data(settings, name, recipe, allow_unlabeled=is_unlabeled, on_event=on_event)
     experiment = build_experiment(recipe, data, arguments, settings)
     unused_notes = note_unused_options(recipe.options, user_options, arguments)
     notes = (*unused_notes, *describe_averaging(experiment), *_accumulation_notes(experiment))
@@ -91,6 +80,33 @@ def prepare(
     arguments |= experiment.resolved_arguments
     _check_batch_norm(experiment, processes, "norm" in recipe.options)
     return PreparedExperiment(recipe, arguments, settings, data, experiment)
+
+
+def load_data(
+    settings: Settings,
+    name: str,
+    recipe: Recipe | None = None,
+    *,
+    allow_unlabeled: bool = False,
+    indices: Mapping[str, Tensor] | None = None,
+    on_event: EventCallback = ignore_events,
+) -> Data:
+    """The data of a name or path as the settings say, read for a recipe where one is given."""
+    return load(
+        name,
+        target=settings.target,
+        task=settings.task,
+        text=settings.text,
+        size=settings.size,
+        tokens=settings.tokens,
+        table=TableOptions.from_mapping(vars(settings)),
+        seed=settings.split_seed,
+        accepts=recipe.accepts if recipe else (),
+        tasks=recipe.tasks if recipe else (),
+        allow_unlabeled=allow_unlabeled,
+        indices=indices,
+        progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
+    )
 
 
 def _check_budget(user_options: Mapping[str, Any]) -> None:

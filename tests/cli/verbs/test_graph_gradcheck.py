@@ -26,8 +26,8 @@ def test_gradcheck_compares_four_ways_to_differentiate(capsys):
     assert "largest difference" in capsys.readouterr().out
 
 
-def test_compare_help_lists_the_scratch_recipes(capsys):
-    assert main(["compare", "--help"]) == 0
+def test_engines_help_lists_the_scratch_recipes(capsys):
+    assert main(["engines", "--help"]) == 0
     recipe_names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     assert sorted(recipe_names) == ["scratch_gpt", "scratch_lenet", "scratch_manual", "scratch_mlp", "scratch_rnn"]
 

@@ -1,58 +1,88 @@
-"""didact compare RECIPE."""
+"""didact compare DATA."""
 
 from typing import Any
 
 import click
 
-from didact.cli.options import parse_options, print_result
+from didact.cli.options import format_metric, parse_options, print_result
 from didact.cli.terminal import echo
+from didact.errors import UsageError
 
 
 @click.command("compare", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Compare two engines: build a recipe's network in NumPy and in PyTorch and show how far apart they are.
+    """Compare recipes and baselines on one dataset by cross-validation: a leaderboard with 95 % intervals.
 
-    The recipe is one of those on the NumPy engine (scratch_mlp, scratch_lenet, …).
+    Every model is trained and tested on the same folds. The best recipe is trained once more, on the usual split: its
+    run can be used. Example: didact compare houses.csv --target price --recipes tabular,mlp
     """
-    from didact.cli.recipes import get_recipe, parse_recipe_name
-    from didact.options import Option, Range
-    from didact.training.compare_engines import OPTIMIZERS, compare_engines, is_scratch_recipe
-    from didact.training.prepare import known_options
+    import didact.recipes  # noqa: F401  fills the registry
+    from didact.api import train
+    from didact.cli.sweep_progress import SweepProgress
+    from didact.options import Option, Range, read_options
+    from didact.report.leaderboard import write_leaderboard
+    from didact.training.experiment import Settings
+    from didact.training.interrupts import Interrupted
+    from didact.training.sweeps.cross_validation import cross_validate
 
-    recipe = get_recipe(parse_recipe_name("compare", arguments, is_suitable=is_scratch_recipe))
+    name = arguments[0] if arguments and not arguments[0].startswith("-") else None
     own_options = {
-        "steps": Option("steps", int, 10, "optimizer steps in both engines", range=Range(1, 10_000)),
-        "optimizer": Option("optimizer", str, "adam", "optimizer", choices=tuple(OPTIMIZERS)),
-        "lr": Option("lr", float, 1e-3, "learning rate", range=Range(0, open_low=True)),
+        "recipes": Option(
+            "recipes", str, None, "recipes, as tabular,mlp (chosen for the kind of data if not given)", is_optional=True
+        ),
+        "folds": Option("folds", int, 5, "number of folds", range=Range(2, 100)),
+        "metric": Option("metric", str, None, "metric of the leaderboard (chosen if not given)", is_optional=True),
     }
-    options = {**known_options(recipe), **own_options}
+    settings = {k: o for k, o in read_options(Settings).items() if k != "data"}
     user_options, as_json = parse_options(
-        f"didact compare {recipe.name}",
-        options,
-        list(arguments[1:]),
+        "didact compare DATA",
+        own_options | settings,
+        list(arguments[1:] if name else arguments),
         about=command.help or "",
-        own_names={*recipe.options, *own_options},
+        own_names=set(own_options),
     )
-    settings = {name: user_options.pop(name) for name in own_options if name in user_options}
-    comparison = compare_engines(recipe, user_options, **settings)
-    print_result(comparison, as_json, lambda: _show(comparison))
-    if not comparison["equal"]:
-        echo(
-            f"didact: the engines differ by {comparison['max_difference']:.3g}, more than "
-            f"{comparison['tolerance']:.0e}",
-            err=True,
+    if name is None:
+        raise UsageError("expected a dataset, as in: didact compare houses.csv --target price")
+    recipes = tuple(filter(None, (user_options.pop("recipes", None) or "").split(",")))
+    folds, metric = user_options.pop("folds", 5), user_options.pop("metric", None)
+    screen = SweepProgress()
+    try:
+        comparison = cross_validate(
+            name, recipes, folds=folds, metric=metric, on_event=screen, on_row=screen.report_row, **user_options
         )
-        raise click.exceptions.Exit(1)
+        page = write_leaderboard(comparison)
+        best = train(comparison.best_recipe, data=name, on_event=screen, **user_options)
+    except Interrupted:
+        raise UsageError(
+            "stopped; finished trainings are saved, unfinished ones start again: the same command continues"
+        ) from None
+    finally:
+        screen.close()
+    result = {
+        "data": comparison.data,
+        "metric": comparison.metric,
+        "folds": folds,
+        "leaderboard": [
+            {**vars(standing), "is_level": standing.is_level} for standing in comparison.standings
+        ],
+        "report": str(page),
+        "run": str(best.folder),
+    }
+    print_result(result, as_json, lambda: _show(result))
 
 
-def _show(comparison: dict[str, Any]) -> None:
-    width = max(len(row["name"]) for row in comparison["rows"])
-    echo(
-        f"{comparison['recipe']} in {comparison['dtype']}, {comparison['steps']} steps of {comparison['optimizer']}\n"
-    )
-    echo(f"{'':<{width}}  {'shape':<14} {'largest':>10} {'difference':>11}")
-    for row in comparison["rows"]:
-        shape = "×".join(map(str, row["shape"])) or "scalar"
-        echo(f"{row['name']:<{width}}  {shape:<14} {row['largest']:>10.3g} {row['difference']:>11.1e}")
-    echo(f"\nlargest difference {comparison['max_difference']:.1e} (tolerance {comparison['tolerance']:.0e})")
+def _show(result: dict[str, Any]) -> None:
+    metric, rows = result["metric"], result["leaderboard"]
+    width = max(len(row["model"]) for row in rows)
+    echo(f"{'':<{width}}  {metric + ', ' + str(result['folds']) + ' folds':>22}   behind the best")
+    for row in rows:
+        score = f"{format_metric(row['mean'])} ± {format_metric(row['interval'])}"
+        behind = "" if row is rows[0] else f"{format_metric(row['behind'])} ± {format_metric(row['behind_interval'])}"
+        level = "" if row is rows[0] or not row["is_level"] else "  level"
+        echo(f"{row['model']:<{width}}  {score:>22}   {behind}{level}".rstrip())
+    recipe = next(row["model"] for row in rows if row["kind"] == "recipe")
+    if rows[0]["kind"] == "baseline" and not next(row for row in rows if row["model"] == recipe)["is_level"]:
+        echo(f"{rows[0]['model']} is better than every recipe on these data")
+    echo(f"run    {result['run']}  ({recipe})")
+    echo(f"report {result['report']}")
