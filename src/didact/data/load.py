@@ -277,7 +277,7 @@ def load(
     needed, so that images without one are read too. `indices`: the examples of each split, where they are chosen.
     """
     options = ReadOptions(
-        target, task, text, size, seed, tokens, accepts, tasks, allow_unlabeled, table, indices=indices, progress=progress
+        target, task, text, size, seed, tokens, accepts, tasks, allow_unlabeled, table, indices, progress=progress
     )
     datasets = list_datasets()
     if name_or_path in datasets:
