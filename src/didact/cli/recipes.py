@@ -1,6 +1,8 @@
 """The registry of recipes, loaded when a verb needs it."""
 
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -19,6 +21,49 @@ def load_recipes() -> dict[str, Recipe]:
 
 def get_recipe(name: str) -> Recipe:
     return look_up("recipe", name, load_recipes())
+
+
+def choose_recipe_name(verb: str, arguments: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The recipe's name and the options behind it. Where data stand in its place (a file, a folder, the name of a
+    dataset, or --data alone), a recipe is chosen for them, and a line on stderr says which and why.
+    """
+    data = _find_option(arguments, "--data") if not arguments or arguments[0].startswith("-") else arguments[0]
+    if data is None or data in load_recipes() or (data != arguments[0] and {"-h", "--help"} & set(arguments)):
+        return parse_recipe_name(verb, arguments), list(arguments[1:])
+    from didact.data.load import list_datasets
+    from didact.data.tables.table_file import TableFile
+
+    is_name = data.isidentifier() and data not in list_datasets()
+    if is_name and not TableFile.parse(os.path.expanduser(data)).exists():
+        get_recipe(data)                         # refused with the nearest name
+    from didact.recipes._choose_recipe import choose_recipe
+
+    options = list(arguments[1:]) if data == arguments[0] else _without_option(arguments, "--data")
+    target, text = (_find_option(arguments, name) for name in ("--target", "--text"))
+    choice = choose_recipe(data, target=target, text=text)
+    echo(choice.describe(data, shlex.join(options)), err=True)
+    given = {word.partition("=")[0] for word in options}
+    chosen = {f"--{name.replace('_', '-')}": str(value) for name, value in choice.options.items()}
+    chosen_words = [word for flag, value in chosen.items() if flag not in given for word in (flag, value)]
+    return choice.recipe, ["--data", data, *chosen_words, *options]
+
+
+def _find_option(arguments: Sequence[str], flag: str) -> str | None:
+    """The value of an option, as it was typed."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _without_option(arguments: Sequence[str], flag: str) -> list[str]:
+    words = [word for word in arguments if not word.startswith(f"{flag}=")]
+    if flag in words:
+        at = words.index(flag)
+        del words[at : at + 2]
+    return words
 
 
 def parse_recipe_name(

@@ -159,6 +159,13 @@ def test_class_folders_come_before_a_table_that_no_target_names():
     assert load("photos", target="age", task="number", accepts=ACCEPTS).task == "regression"
 
 
+def test_numbers_that_happen_to_be_names_of_images_are_a_table():
+    write_image(Path("0.png"), 0.5)
+    write_image(Path("1.png"), 0.5)
+    pd.DataFrame({"age": range(30), "survived": [0, 1] * 15}).to_csv("people.csv", index=False)
+    assert load("people.csv", accepts=RECIPES["mlp"].accepts).kind == "table"
+
+
 def test_a_table_for_a_recipe_of_tables_stays_a_table():
     write_photos(Path("photos"), size=range(N)).to_csv("photos/labels.csv", index=False)
     assert load("photos/labels.csv", target="label", accepts=("table",)).kind == "table"

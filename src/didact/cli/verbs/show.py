@@ -13,15 +13,15 @@ from didact.cli.terminal import echo, wrap_items
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
     """Show one recipe: its equation, sources, options, and the layers that it builds for the data."""
-    from didact.cli.recipes import get_recipe, parse_recipe_name
+    from didact.cli.recipes import choose_recipe_name, get_recipe
     from didact.training.prepare import describe_recipe, known_options
 
-    name = parse_recipe_name("show", arguments)
+    name, options = choose_recipe_name("show", arguments)
     recipe = get_recipe(name)
     user_options, as_json = parse_options(
         f"didact show {name}",
         known_options(recipe),
-        list(arguments[1:]),
+        options,
         about=recipe.function.__doc__ or "",
         own_names=recipe.options,
     )

@@ -1,4 +1,4 @@
-"""didact train RECIPE [--option value …]."""
+"""didact train RECIPE [--option value …], or didact train FILE [--option value …]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +13,17 @@ from didact.errors import UsageError
 @click.command("train", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Train a recipe; `didact train RECIPE --help` lists its options."""
-    from didact.cli.recipes import get_recipe, parse_recipe_name
+    """Train a recipe; `didact train RECIPE --help` lists its options. In place of the recipe, data: one is chosen."""
+    from didact.cli.recipes import choose_recipe_name, get_recipe
     from didact.training.prepare import known_options
     from didact.training.run_training import train
 
-    name = parse_recipe_name("train", arguments)
+    name, options = choose_recipe_name("train", arguments)
     recipe = get_recipe(name)
     user_options, as_json = parse_options(
         f"didact train {name}",
         known_options(recipe),
-        list(arguments[1:]),
+        options,
         about=recipe.function.__doc__ or "",
         own_names=recipe.options,
     )

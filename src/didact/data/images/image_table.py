@@ -107,7 +107,7 @@ def _probe_table(path: Path, tree: FolderTree) -> ImageTable | None:
     stems = _list_stems(path.parent, tree)
     for name in rows[0] if stems else ():
         cells = [str(row[name]).strip() for row in rows if row.get(name)]
-        if cells and all(cell in stems for cell in cells):
+        if cells and len(set(cells)) == len(cells) and all(cell in stems for cell in cells):
             return ImageTable(path, name)
     return None
 
