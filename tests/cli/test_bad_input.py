@@ -21,7 +21,7 @@ CASES = [  # the call, what the message says of the input, and what of the remed
     ("trian mlp", "'trian'", "did you mean 'train'?"),
     ("--jsn", "--jsn", "see didact --help"),
     ("train", "expects a recipe's name first", "`didact list`"),
-    ("train --data iris", "expects a recipe's name first", "`didact list`"),
+    ("train --steps 3", "expects a recipe's name first", "`didact list`"),
     ("train mpl", "no recipe named 'mpl'", "did you mean 'mlp'?"),
     ("train mpl --json", "no recipe named 'mpl'", "did you mean 'mlp'?"),
     ("train mlp extra", "extra argument (extra)", "see didact train mlp --help"),
