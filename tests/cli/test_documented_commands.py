@@ -8,6 +8,8 @@ import click
 import pytest
 
 from didact.cli.main import VERBS, didact
+from didact.recipes import _choose_recipe
+from didact.recipes._choose_recipe import RecipeChoice
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,6 +85,8 @@ def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ParsedError
 
     monkeypatch.setattr(RECIPE_VERBS[verb], stop)
+    # for a file that is named in place of a recipe, and is not there
+    monkeypatch.setattr(_choose_recipe, "choose_recipe", lambda data, **_: RecipeChoice("tabular", data))
     with pytest.raises(ParsedError):
         didact.main(words, standalone_mode=False)
 
