@@ -12,7 +12,7 @@ import didact
 
 LAYERS = (  # from the ground up; packages of one layer may import each other
     ("scratch",),
-    ("errors", "schema", "progress"),
+    ("errors", "schema", "progress", "lazy"),
     ("options",),
     ("registry",),
     ("files",),

@@ -8,8 +8,9 @@
 Names are loaded when they are first used: layers import `analysis.receptive_field`, and `signal_propagation` layers.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.analysis.receptive_field import SlidingWindow as SlidingWindow
@@ -33,8 +34,4 @@ __all__ = [
     "output_size", "trace_receptive_fields",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"didact.analysis.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'didact.analysis' has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _MODULES)

@@ -128,8 +128,9 @@ def find_best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:
 
 
 def format_duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
+    """0.4 s, 12 s, 2 min 05 s, 1 h 02 min."""
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {remainder:02d} s"

@@ -156,14 +156,6 @@ def format_short(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def format_duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, remainder = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {remainder:02d} s"
-
-
 def format_bytes(num_bytes: float) -> str:
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if num_bytes < 1024:

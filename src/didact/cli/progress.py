@@ -10,8 +10,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 
+from didact.charts.format import format_duration
 from didact.cli.console import make_console
-from didact.cli.options import format_bytes, format_duration, format_metric, format_short
+from didact.cli.options import format_bytes, format_metric, format_short
 from didact.errors import format_count
 
 _QUIET_EVALUATION_S = 10.0      # before an evaluation shows its progress where the output is no terminal

@@ -6,8 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from didact.charts.format import format_duration
 from didact.cli.console import make_console
-from didact.cli.options import format_cell, format_duration, format_metric, format_short
+from didact.cli.options import format_cell, format_metric, format_short
 from didact.cli.progress import make_progress_bar
 from didact.errors import format_count
 

@@ -3,18 +3,19 @@
     core, storage    Data, Batch; splits in memory, in pinned memory, in files
     load             by name or path: `didact.load`; a file format is one entry of its READERS
     build            Examples to Data: split, statistics, checks
-    split, checks, balance, groups, few_labels, serialize, folder_tree
+    split, folds, checks, balance, groups, few_labels, bin_edges, serialize, folder_tree
     time_series      windows of past values and the next ones
     images/          image folders, segmentation masks, bounding boxes, augmentation, rendering
-    tables/          CSV files: columns, targets, missing values
+    tables/          files of tables: columns, targets, missing values
     text/            tokenizers, classification, language modeling, parallel texts, skip-gram
     datasets/        public, synthetic and scikit-learn's datasets; registry and download
 
     from didact.data import Data, Examples, build_data
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.data.balance import class_weights, oversample, reweigh_groups, undersample
@@ -52,9 +53,4 @@ __all__ = [
     "train_val_test_split", "undersample", "with_few_labels", "with_horizon",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    """Names are imported when they are first used."""
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"didact.data.{_MODULE_OF_NAME[name]}"), name)
+__getattr__ = make_lazy_getattr(__name__, _MODULE_OF_NAME)

@@ -12,8 +12,9 @@ A function that is named like its module is imported from there: `from didact.in
 `didact.predict` and `didact.evaluate`. The samplers themselves (top-p, beam search, DDIM) are in `didact.samplers`.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.inference.chat import ChatModel as ChatModel
@@ -53,8 +54,4 @@ _EXPORTS = {
 }
 __all__ = sorted(_EXPORTS)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"didact.inference.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)

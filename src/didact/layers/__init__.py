@@ -4,7 +4,8 @@
     recurrent/   RNN, LSTM and GRU cells and layers, Mamba, xLSTM
     conv/        convolutions, residual blocks, squeeze-excite, feature pyramids, anchors, padding, tiled inference
     here         activation, init, norm, mlp, feedforward, moe, dropout, drop_path, positional, patch_embed,
-                 timestep_embedding, standardize, vector_quantizer, coupling, adaptive_norm, auxiliary_loss, nms
+                 timestep_embedding, standardize, piecewise_linear, vector_quantizer, coupling, adaptive_norm,
+                 auxiliary_loss, nms
 
     from didact.layers import KVCache, MultiHeadAttention
 """
@@ -40,6 +41,7 @@ from didact.layers.moe import MixtureOfExperts
 from didact.layers.nms import batched_nms, nms
 from didact.layers.norm import PostNorm, PreNorm, rms_norm
 from didact.layers.patch_embed import PatchEmbed
+from didact.layers.piecewise_linear import PiecewiseLinearEncoding
 from didact.layers.positional import (
     LearnedPositions,
     SinusoidalPositions,
@@ -61,7 +63,8 @@ __all__ = [
     "Bidirectional", "Bottleneck", "ConditionalBatchNorm2d", "CrossAttention", "DeformableConv2d",
     "DifferentialAttention", "DropPath", "FeaturePyramid", "FeedForward", "FlipTTA", "FlowSequential",
     "GroupedQueryAttention", "HasAuxiliaryLoss", "KVCache", "LearnedPositions", "LuongAttention", "Mamba",
-    "MaskedConv2d", "MixtureOfExperts", "MultiHeadAttention", "PatchEmbed", "PostNorm", "PreNorm", "Recurrent",
+    "MaskedConv2d", "MixtureOfExperts", "MultiHeadAttention", "PatchEmbed", "PiecewiseLinearEncoding", "PostNorm",
+    "PreNorm", "Recurrent",
     "ReflectPadded", "RowLSTM", "SameConv2d", "SeparableConv2d", "SequenceMixerStack", "SinusoidalPositions",
     "Squeeze", "SqueezeExcite", "Standardize", "SwiGLU", "TiledInference", "TimestepEmbedding", "VectorQuantizer",
     "activation_gain", "apply_rotary", "batched_nms", "causal_linear_attention", "causal_mask", "dilated_conv",

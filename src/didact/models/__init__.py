@@ -3,7 +3,7 @@
     vision/        LeNet to ResNet, EfficientNet, ConvNeXt, ViT, Mixer; U-Net; SSD, YOLO; denoising autoencoder
     text/          RNNs, seq2seq, Transformer, BERT, GPT-2, LLaMA, word2vec
     generative/    autoencoders, VAE, VQ-VAE, GANs, diffusion U-Nets, PixelCNN, PixelRNN, RealNVP
-    tabular/       MLP, wide and deep, forecasters of series
+    tabular/       MLP, ensemble, wide and deep, forecasters of series
     pretrained/    loading weights of others: PyTorch and safetensors files, GGUF, MiniLM, GloVe
     scratch_twins  the networks of `didact.scratch` in PyTorch
 
@@ -28,6 +28,7 @@ from didact.models.generative.pixelrnn import PixelRNN
 from didact.models.generative.realnvp import MonotoneFlow, MultiScaleRealNVP, RealNVP
 from didact.models.generative.vae import VAE, ConvVAE
 from didact.models.generative.vqvae import VQVAE
+from didact.models.tabular.ensemble import TabularEnsemble
 from didact.models.tabular.forecaster import RNNForecaster
 from didact.models.tabular.linear_forecaster import DLinearForecaster, LinearForecaster
 from didact.models.tabular.mlp import MLP
@@ -64,5 +65,5 @@ __all__ = [
     "LeNet5", "LeNetLike", "LinearForecaster", "Llama", "MaskedBERT", "Mixer", "MonotoneFlow", "MultiScaleRealNVP",
     "PixelCNN", "PixelRNN", "RNNForecaster", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel",
     "RecurrentTagger", "ResNet", "ResNet9", "ResidualForecaster", "SentenceEncoder", "Seq2Seq", "SimpleUNet",
-    "StyleGenerator", "Transformer", "TransformerClassifier", "UNet", "ViT", "WideDeep", "Word2Vec",
+    "StyleGenerator", "TabularEnsemble", "Transformer", "TransformerClassifier", "UNet", "ViT", "WideDeep", "Word2Vec",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Objectives: what is minimized. Each owns its networks and knows the loss of a batch and the metrics of a split.
 
     base, abilities   the contract with the training loop: Objective, Player; what a trained objective can do
-    supervised        classification and regression;  transfer  fine-tuning;  bagging, mc_dropout  uncertainty
+    supervised        classification and regression;  transfer  fine-tuning;  mc_dropout  uncertainty
+    ensemble          the mean of several networks: over folds;  bagging: over bootstrap samples
     distributions/    likelihoods of classes, numbers and pixels: cross-entropy, MSE, Huber; label smoothing
     text/             language models, masked LM, sequence to sequence, tagging, word2vec; chunked cross-entropy
     vision/           object detection, semantic segmentation, restoration
@@ -11,8 +12,9 @@
     from didact.objectives import Classify, VAEObjective
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.objectives.abilities import ABILITIES as ABILITIES
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from didact.objectives.distributions.regression import Huber as Huber
     from didact.objectives.distributions.regression import Laplace as Laplace
     from didact.objectives.distributions.regression import Normal as Normal
+    from didact.objectives.ensemble import Ensemble as Ensemble
+    from didact.objectives.ensemble import FoldEnsemble as FoldEnsemble
     from didact.objectives.feature_cache import FeatureCache as FeatureCache
     from didact.objectives.forecasting import ForecastObjective as ForecastObjective
     from didact.objectives.generative.autoencoder import AutoencoderObjective as AutoencoderObjective
@@ -104,7 +108,9 @@ _EXPORTS = {
     "ConsistencyObjective": "generative.consistency",
     "DetectionObjective": "vision.detection",
     "DiffusionObjective": "generative.diffusion",
+    "Ensemble": "ensemble",
     "FeatureCache": "feature_cache",
+    "FoldEnsemble": "ensemble",
     "FlowMatchingObjective": "generative.flow_matching",
     "FlowObjective": "generative.flow",
     "ForecastObjective": "forecasting",
@@ -162,8 +168,4 @@ _EXPORTS = {
 }
 __all__ = sorted(_EXPORTS)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"didact.objectives.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)

@@ -63,7 +63,7 @@ def fasttext(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Text classifier or regression: fastText, a bag of hashed n-grams of characters and words.
+    """fastText: texts as bags of hashed n-grams of characters and words.
 
     y = b + s Σ_j a_j u_j + W2 relu(W1 Σ_j a_j v_j), a the TF-IDF weights of the n-grams: names, words, formulas,
     tweets and sentences by their characters and words (--data names.csv --text name), long texts by their words. The

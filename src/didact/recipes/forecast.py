@@ -114,7 +114,7 @@ def forecast(
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Time series forecasting: a linear forecaster with a network on top, or an RNN, LSTM or GRU.
+    """Time series forecasting: linear with a network on top, or an RNN.
 
     x̂ = W z + b + f(z) of a normalized window z, W by ridge regression; or h_t = cell(x_t, h_{t−1}),
     x̂_{t+1} = x_t + w h_t + b. Compared with the naive forecast x̂_{t+k} = x_t: `skill` is the fraction by which its

@@ -10,8 +10,9 @@
     distributed/, sweeps/, recording/          several processes; grids of arguments; what a run keeps for its report
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.training.experiment import Experiment as Experiment
@@ -22,8 +23,4 @@ _EXPORTS = {"Experiment": "experiment", "Settings": "experiment", "Trainer": "lo
 
 __all__ = ["Experiment", "Settings", "Trainer"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"didact.training.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module 'didact.training' has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from didact.cli.options import JSON_OPTION, format_duration, print_result
+from didact.charts.format import format_duration
+from didact.cli.options import JSON_OPTION, print_result
 from didact.cli.terminal import echo
 from didact.errors import UsageError
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from didact.cli.options import JSON_OPTION, format_duration, format_metric, print_result
+from didact.charts.format import format_duration
+from didact.cli.options import JSON_OPTION, format_metric, print_result
 from didact.cli.terminal import echo, wrap_items
 from didact.errors import UsageError
 

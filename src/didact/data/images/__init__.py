@@ -8,8 +8,9 @@
     resize           known datasets in another size          render      PNG, overlaid masks and boxes
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.data.images.augment import CutMix, Mixup, make_augmentations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from didact.data.images.resize import resize_dataset
 
 _EXPORTS = {
-    "images.augment": ("CutMix", "Mixup", "make_augmentations"),
-    "images.augment_boxes": ("make_box_augmentations",),
-    "images.augment_masks": ("make_mask_augmentations",),
-    "images.boxes": ("BoxEncoder", "load_detection_folder"),
-    "images.image_folder": ("ImageEncoder", "load_image_folder"),
-    "images.masks": ("load_segmentation_folder",),
-    "images.render": ("colorize_mask", "draw_boxes", "encode_png", "overlay_mask"),
-    "images.resize": ("resize_dataset",),
+    "augment": ("CutMix", "Mixup", "make_augmentations"),
+    "augment_boxes": ("make_box_augmentations",),
+    "augment_masks": ("make_mask_augmentations",),
+    "boxes": ("BoxEncoder", "load_detection_folder"),
+    "image_folder": ("ImageEncoder", "load_image_folder"),
+    "masks": ("load_segmentation_folder",),
+    "render": ("colorize_mask", "draw_boxes", "encode_png", "overlay_mask"),
+    "resize": ("resize_dataset",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -39,9 +40,4 @@ __all__ = [
     "make_box_augmentations", "make_mask_augmentations", "overlay_mask", "resize_dataset",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    """Names are imported when they are first used."""
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"didact.data.{_MODULE_OF_NAME[name]}"), name)
+__getattr__ = make_lazy_getattr(__name__, _MODULE_OF_NAME)

@@ -9,8 +9,9 @@
     word2vec                 word vectors by negative sampling
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.objectives.text.causal_lm import CausalLanguageModel as CausalLanguageModel
@@ -44,8 +45,4 @@ _EXPORTS = {
 }
 __all__ = sorted(_EXPORTS)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"didact.objectives.text.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)

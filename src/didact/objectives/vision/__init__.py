@@ -5,8 +5,9 @@
     restoration     denoising, deblurring, colorization
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from didact.lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from didact.objectives.vision.detection import DetectionObjective as DetectionObjective
@@ -26,8 +27,4 @@ _EXPORTS = {
 }
 __all__ = sorted(_EXPORTS)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"didact.objectives.vision.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)
