@@ -147,7 +147,7 @@ def test_train_prints_splits_layers_and_paths(workdir, capsys):
     assert "9 validation and 9 test examples also occur in training" in err
     assert "network.hidden.0" in err and "41 parameters, 41 trainable, 0 tied" in err   # 3·8 + 8 + 8·1 + 1
     assert "device cpu" in err and "precision fp32" in err and "expected:" in err
-    firsts = ["test", "class", "logistic", "gradient", "run", "report"]      # the baselines stand under the test metrics
+    firsts = ["test", "class", "logistic", "gradient", "run", "report"]  # baselines under the test metrics
     assert [line.split()[0] for line in out.splitlines()] == firsts
     assert out.splitlines()[4].split()[1] in err
 
