@@ -18,8 +18,8 @@ from didact.explain.gradient_memory import RecurrentReader, compute_gradient_dec
 from didact.explain.page import clear_figures, make_standalone_svg
 from didact.objectives.abilities import CanForecast, CanTranslate
 from didact.objectives.base import Objective
-from didact.report.compare_runs import find_differences
 from didact.report.page import make_document, make_note_list, make_section
+from didact.report.run_comparison import find_differences
 from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model

@@ -4,10 +4,25 @@
     gallery, generative_figures, sampled_rows   what generative models make
     mask_strips, box_strips, nearest_words      segmentation, detection, word vectors
     decision_surfaces                           the learned function over one or two features
-    compare_runs                                several runs, sweeps
+    run_comparison, leaderboard                 several runs, sweeps; models over folds
 """
 
-from didact.report.compare_runs import compare_runs, write_sweep_page
-from didact.report.page import write_report
+from typing import TYPE_CHECKING
 
-__all__ = ["compare_runs", "write_report", "write_sweep_page"]
+from didact.lazy import make_lazy_getattr
+
+if TYPE_CHECKING:
+    from didact.report.leaderboard import write_leaderboard as write_leaderboard
+    from didact.report.page import write_report as write_report
+    from didact.report.run_comparison import compare_runs as compare_runs
+    from didact.report.run_comparison import write_sweep_page as write_sweep_page
+
+_EXPORTS = {
+    "compare_runs": "run_comparison",
+    "write_leaderboard": "leaderboard",
+    "write_report": "page",
+    "write_sweep_page": "run_comparison",
+}
+__all__ = sorted(_EXPORTS)
+
+__getattr__ = make_lazy_getattr(__name__, _EXPORTS)

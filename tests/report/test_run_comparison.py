@@ -5,7 +5,7 @@ import pytest
 
 from didact import report
 from didact.errors import UsageError
-from didact.report.compare_runs import find_differences, mean_std
+from didact.report.run_comparison import find_differences, mean_std
 from helpers.run_folders import LINES, make_classifier_run, read_page
 
 
