@@ -27,18 +27,21 @@ def choose_recipe_name(verb: str, arguments: tuple[str, ...]) -> tuple[str, list
     """The recipe's name and the options behind it. Where data stand in its place (a file, a folder, the name of a
     dataset, or --data alone), a recipe is chosen for them, and a line on stderr says which and why.
     """
-    data = _find_option(arguments, "--data") if not arguments or arguments[0].startswith("-") else arguments[0]
+    is_option = not arguments or (arguments[0].startswith("-") and arguments[0] != "-")
+    data = _find_option(arguments, "--data") if is_option else arguments[0]
     if data is None or data in load_recipes() or (data != arguments[0] and {"-h", "--help"} & set(arguments)):
         return parse_recipe_name(verb, arguments), list(arguments[1:])
     from didact.data.load import list_datasets
-    from didact.data.tables.table_file import TableFile
+    from didact.data.tables.table_file import STANDARD_INPUT, TableFile, keep_standard_input
 
+    options = list(arguments[1:]) if data == arguments[0] else _without_option(arguments, "--data")
+    if data == STANDARD_INPUT:
+        data = str(keep_standard_input(data, _find_option(arguments, "--runs") or "runs"))
     is_name = data.isidentifier() and data not in list_datasets()
     if is_name and not TableFile.parse(os.path.expanduser(data)).exists():
         get_recipe(data)                         # refused with the nearest name
     from didact.recipes._choose_recipe import choose_recipe
 
-    options = list(arguments[1:]) if data == arguments[0] else _without_option(arguments, "--data")
     target, text = (_find_option(arguments, name) for name in ("--target", "--text"))
     choice = choose_recipe(data, target=target, text=text)
     echo(choice.describe(data, shlex.join(options)), err=True)

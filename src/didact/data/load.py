@@ -42,6 +42,13 @@ _DATASET_MODULES = (
     )),
     "images.boxes", "images.masks", "text.parallel_texts", "time_series.datasets",
 )
+# scheme of a web address -> what downloads it
+_DOWNLOAD_COMMANDS = {
+    "http": "curl -LO '{url}'", "https": "curl -LO '{url}'", "ftp": "curl -O '{url}'",
+    "s3": "aws s3 cp '{url}' .", "s3a": "aws s3 cp '{url}' .",
+    "gs": "gcloud storage cp '{url}' .", "gcs": "gcloud storage cp '{url}' .",
+    "az": "az storage blob download --blob-url '{url}'", "hf": "hf download, of the package huggingface_hub",
+}  # fmt: skip
 _IMAGE_KINDS = {"images", "masks", "boxes"}
 
 
@@ -358,7 +365,11 @@ def _read_path(name_or_path: str, options: ReadOptions) -> Data:
 def _explain_missing(name_or_path: str) -> str:
     """Why there are no data of this name."""
     if "://" in name_or_path:
-        return f"{name_or_path} is a web address: download it and give the file's path"
+        scheme, file_name = name_or_path.split("://")[0].lower(), name_or_path.rstrip("/").rsplit("/", 1)[-1]
+        command = _DOWNLOAD_COMMANDS.get(scheme, "").format(url=name_or_path)
+        advice = f"download it with: {command}" if command else "download it"
+        file_name = file_name.split("?")[0] or "FILE"
+        return f"{name_or_path} is a web address, and nothing is loaded from there: {advice}; then --data {file_name}"
     if os.sep in name_or_path or Path(name_or_path).suffix:
         return f"no data at {name_or_path}: there is no such file or folder"
     return f"no dataset, file or folder named {name_or_path!r}; {suggest_nearest(name_or_path, list_datasets())}"

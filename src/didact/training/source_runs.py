@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from didact.data.tables.table_file import TableFile
 from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError
 from didact.registry import Recipe
@@ -70,7 +71,7 @@ def inherit_data_settings(
         raise UsageError(
             f"{runs[0]} does not say where its data come from: they were given in Python; give --data"
         )
-    if not Path(source_data["source"].get("path", ".")).exists():
+    if not TableFile.parse(source_data["source"].get("path", ".")).exists():
         raise UsageError(
             f"{runs[0]} learned from {inherited['data']}, which is no longer there; name it with --data"
         )

@@ -1,6 +1,7 @@
 """Dates unfolded, amounts and durations read, identifiers and leaking columns named."""
 
 import json
+import random
 import time
 from pathlib import Path
 
@@ -264,3 +265,32 @@ def test_table_of_very_many_columns_loads_in_bounded_time(workdir):
 def test_quantity_of_unknown_units_is_not_read():
     assert np.isnan(Quantity().parse("5 apples")) and Quantity(unit="apples").parse("5 apples") == 5
     assert np.isnan(Quantity().parse("(5")) and np.isnan(Quantity().parse("")) and Quantity().parse("$1.5k") == 1500
+
+
+ODD_CELLS = [
+    "0000-00-00", "99999999", "20200101", "1e400", "$1e5", "1:99", "1:30", "1:02:03", "2 days 03:00:00", "NaT", "−5",
+    "½", "$", "%", "12 %", "$1,200", "1.200,50 €", "1 200", "(350)", "()", "€3.5M", "75 kg", "31/12/2020", "Jan 5",
+    "Jan 5, 2021", "2020-01-31T05:06:07Z", "9999-12-31", "0001-01-01", "1677-01-01", "", "NA", "inf", "true", "日本",
+    "0x1F", "-0", "1..2", "1,2,3", "1.2.3.4", "\\", "=1+1", "5 PM", "Q1 2020", "2020", "3.5",
+]
+
+
+@pytest.mark.filterwarnings("error")
+def test_tables_of_odd_cells_are_read_again_alike_or_refused_in_one_line(workdir):
+    chance, num_read = random.Random(0), 0
+    for _ in range(24):
+        words = [chance.sample(ODD_CELLS, chance.choice([1, 2, 6])) for _ in range(3)]
+        frame = pd.DataFrame({f"c{j}": [chance.choice(words[j]) for _ in range(40)] for j in range(3)})
+        frame["old"] = [f"{chance.randrange(1, 29)}.5.{chance.randrange(1500, 2600)}" for _ in range(40)]
+        frame["y"] = [chance.choice("ab") for _ in range(40)] if chance.random() < 0.7 else frame["c0"]
+        frame.to_csv("t.csv", index=False, sep=chance.choice(",;"))
+        try:
+            data = load("t.csv", target="y")
+            assert TableEncoder.from_spec(json.loads(json.dumps(data.encoder.spec()))) == data.encoder
+            assert reload_data(data, data.indices).fingerprint == data.fingerprint
+            assert len(data.encoder.read(["t.csv"])[0]) == 40
+            assert len(data.encoder.describe_unseen_inputs(["t.csv"])) <= len(data.encoder.source_names)
+            num_read += 1
+        except UsageError as error:
+            assert "\n" not in str(error)
+    assert num_read > 8

@@ -1,6 +1,7 @@
 """Every format of tables: files that other libraries wrote give the data of the CSV file, and runs that resume."""
 
 import json
+import random
 import zipfile
 from pathlib import Path
 
@@ -254,6 +255,25 @@ def test_files_cut_anywhere_are_refused_in_one_line(workdir, name):
         with pytest.raises(UsageError, match=f"{name} is ") as error:
             load(name)
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["packed.csv.zip", "book.xlsx", "book.xls", "file.parquet", "file.arrow", "split.json"]
+)
+def test_files_with_changed_bytes_are_read_or_refused_in_one_line(workdir, capfd, name):
+    """Where a reader crashes, as on the offsets of a damaged Arrow file, the test run ends."""
+    WRITERS[name](workdir / name)
+    whole, chance = Path(name).read_bytes(), random.Random(0)
+    for _ in range(40):
+        raw = bytearray(whole)
+        for _ in range(chance.choice([1, 3, 30])):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        Path(name).write_bytes(bytes(raw))
+        try:
+            load(name, target="kind")
+        except UsageError as error:
+            assert "\n" not in str(error)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_sheets_and_members_that_are_not_there(workdir, capsys):

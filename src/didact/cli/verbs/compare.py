@@ -20,13 +20,15 @@ def command(arguments: tuple[str, ...]) -> None:
     import didact.recipes  # noqa: F401  fills the registry
     from didact.api import train
     from didact.cli.sweep_progress import SweepProgress
+    from didact.data.tables.table_file import STANDARD_INPUT, keep_standard_input
     from didact.options import Option, Range, read_options
     from didact.report.leaderboard import write_leaderboard
     from didact.training.experiment import Settings
     from didact.training.interrupts import Interrupted
     from didact.training.sweeps.cross_validation import cross_validate
 
-    name = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    has_name = bool(arguments) and (arguments[0] == STANDARD_INPUT or not arguments[0].startswith("-"))
+    name = arguments[0] if has_name else None
     own_options = {
         "recipes": Option(
             "recipes", str, None, "recipes, as tabular,mlp (chosen for the kind of data if not given)", is_optional=True
@@ -44,6 +46,7 @@ def command(arguments: tuple[str, ...]) -> None:
     )
     if name is None:
         raise UsageError("expected a dataset, as in: didact compare houses.csv --target price")
+    name = str(keep_standard_input(name, user_options.get("runs", "runs")))
     recipes = tuple(filter(None, (user_options.pop("recipes", None) or "").split(",")))
     folds, metric = user_options.pop("folds", 5), user_options.pop("metric", None)
     screen = SweepProgress()

@@ -51,11 +51,11 @@ def command(
     runs: str,
     as_json: bool,
 ) -> None:
-    """Predict with a run's model: for image files, a CSV file, one row written a=1,b=2, or a text.
+    """Predict with a run's model: for image files, a table, one row written a=1,b=2, or a text.
 
     Inputs are encoded as in training. Image models read an INPUT as a file. Table and time-series models read it as a
-    CSV file if it ends in .csv or .tsv (also packed: .gz, .xz), else as a row or values. Text models read it as the
-    text itself (bert fills in <mask>); files of texts are given with --from.
+    file if it ends as tables do (.csv, .xlsx, .json, .parquet, …; - is standard input), else as a row or values. Text
+    models read it as the text itself (bert fills in <mask>); files of texts are given with --from.
     """
     from didact.cli.recipes import load_recipes
     from didact.inference.predict import draws_pictures, predict

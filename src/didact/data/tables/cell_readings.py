@@ -114,7 +114,7 @@ class Duration:
 
 
 _DATE_PARTS: dict[str, Callable[[Any], Any]] = {
-    "days": lambda t: t.dt.as_unit("ns").astype("int64") / (1e9 * _SECONDS_PER_DAY),
+    "days": lambda t: t.dt.as_unit("ms").astype("int64") / (1e3 * _SECONDS_PER_DAY),
     "year": lambda t: t.dt.year,
     "month": lambda t: t.dt.month,
     "month sin": lambda t: np.sin(2 * np.pi * (t.dt.month - 1) / 12),

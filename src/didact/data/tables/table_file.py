@@ -129,7 +129,7 @@ def detect_format(raw: bytes) -> str:
 def _detect_zipped_format(raw: bytes) -> str:
     try:
         names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError):      # damaged: said when it is read
         return "csv"
     if "content.xml" in names:
         return "opendocument"

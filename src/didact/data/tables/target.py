@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 Task = Literal["classes", "number"]
 Offsets = Mapping[str, float]        # what is subtracted from columns before they are rounded
-_LABEL_VALUES = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
+_YES_WORDS = ("1", "1.0", "yes", "y", "true", "t", "on", "x", "ja", "oui", "sí", "si", "sim", "да")
+_NO_WORDS = ("0", "0.0", "no", "n", "false", "f", "off", "nein", "nee", "nej", "non", "não", "нет")
+_LABEL_VALUES = dict.fromkeys(_YES_WORDS, 1) | dict.fromkeys(_NO_WORDS, 0)
 
 
 class Target(NamedTuple):

@@ -40,7 +40,8 @@ def read_workbook_cells(
             check_unpacked_size(file.path, zipfile.ZipFile(io.BytesIO(raw)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")           # of styles and extensions that are not read
-            book = pd.ExcelFile(io.BytesIO(raw), engine=engine)
+            silent = {"logfile": io.StringIO()} if engine == "xlrd" else {}      # it prints its warnings
+            book = pd.ExcelFile(io.BytesIO(raw), engine=engine, engine_kwargs=silent)
             names = [str(name) for name in book.sheet_names]
             sheet, cells = _choose_sheet(file, book, names)
     others = [repr(name) for name in names if name != sheet]
@@ -180,6 +181,7 @@ def read_arrow_cells(
 
 def _from_arrow(file: TableFile, table: Any) -> RawTable:
     """The columns of an Arrow table; pandas' row labels are none of them, unless they have a name."""
+    table.validate(full=True)                  # offsets of a damaged file lead out of its memory
     frame = table.to_pandas()
     if frame.index.names != [None]:
         frame = frame.reset_index()

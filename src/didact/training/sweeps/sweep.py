@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from didact import files
+from didact.data.tables.table_file import TableFile, keep_standard_input
 from didact.errors import UsageError, look_up, suggest_nearest
 from didact.options import format_value, resolve_alias, resolve_aliases, to_json_value
 from didact.registry import Recipe
@@ -111,6 +112,8 @@ def load_or_create(recipe: Recipe, axes: Axes, *, seeds: int = 1, **base_options
     axes = resolve_aliases(options_by_name, axes, owner=owner)
     base_options = resolve_aliases(options_by_name, base_options, owner=owner)
     first_seed = int(base_options.pop("seed", 0))
+    if "data" in base_options:                # its processes could not share standard input
+        base_options["data"] = keep_standard_input(base_options["data"], base_options.get("runs", "runs"))
     folder = (
         Path(base_options.get("runs", "runs")) / "sweeps" / sweep_name(recipe, axes, seeds, first_seed, base_options)
     )
@@ -191,9 +194,10 @@ def _load_results(path: Path) -> list[dict[str, Any]]:
 
 
 def sweep_name(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, base_options: Mapping[str, Any]) -> str:
-    names = axes.get("data", [base_options.get("data", "")])
+    options = ("data", "validation", "test")
+    names = [name for option in options for name in axes.get(option, [base_options.get(option)]) if name]
     # changed data are another sweep
-    fingerprint = [file for name in names for file in _file_fingerprint(Path(str(name)).expanduser())]
+    fingerprint = [file for name in names for file in _file_fingerprint(TableFile.parse(str(name)).path.expanduser())]
     request = json.dumps(
         [recipe.name, axes, seeds, first_seed, dict(base_options), fingerprint], sort_keys=True, default=str
     )
