@@ -56,7 +56,7 @@ def fasttext(
     label_smoothing: a.LabelSmoothing = 0.0,
     balance: a.Balance = "none",
     lr: a.LearningRate = 1e-3,
-    weight_decay: a.WeightDecay = 0.01,
+    weight_decay: a.WeightDecay = 0.5,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = None,
     patience: a.Patience = None,

@@ -81,8 +81,7 @@ class BagEncoder:
             num_merges = min(_MAX_MERGES, sum(map(len, texts)) // _CHARACTERS_PER_MERGE)
             merges = BPETokenizer.fit(texts, 256 + num_merges, special_tokens=()).merges
         encoder = cls(
-            (), column, tokens, statistics.is_prose or tokens == "words", merges,
-            max(1, statistics.long_characters) if statistics.is_short else 0,
+            (), column, tokens, statistics.is_prose or tokens == "words", merges, statistics.ngram_length
         )
         counts: Counter[str] = Counter()
         for text in texts:

@@ -20,12 +20,13 @@ class TextStatistics:
     median_words: float
     median_characters: float
     long_characters: int       # 95th percentile
+    max_characters: int
 
     @classmethod
     def measure(cls, texts: Sequence[str]) -> "TextStatistics":
         lengths = sorted(map(len, texts))
         long_characters = lengths[max(0, -(-19 * len(lengths) // 20) - 1)]
-        return cls(median(len(text.split()) for text in texts), median(lengths), long_characters)
+        return cls(median(len(text.split()) for text in texts), median(lengths), long_characters, lengths[-1])
 
     @property
     def is_prose(self) -> bool:
@@ -36,6 +37,13 @@ class TextStatistics:
     def is_short(self) -> bool:
         """Whether all n-grams of characters of nearly every text are few enough to be read."""
         return self.long_characters <= _MAX_CHARACTERS
+
+    @property
+    def ngram_length(self) -> int:
+        """Characters of a text that n-grams are made of: all, but of a few that are very much longer than the others;
+        0 where texts are not short.
+        """
+        return max(1, min(self.max_characters, 2 * self.long_characters)) if self.is_short else 0
 
     def choose_tokens(self) -> tuple[TextTokens, str]:
         """Characters or words, and a note that says why."""
