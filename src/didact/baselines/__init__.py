@@ -5,8 +5,8 @@
     texts     the mean or majority, linear models on TF-IDF of words and of pieces of characters
     series    naive and seasonal naive forecast, ridge regression on lags, exponential smoothing
 
-Those of tables and texts are scikit-learn's, with its defaults, fitted to the training and validation rows: they need no
-validation split. Those of series are fitted to the training part, as the run is.
+Those of tables and texts are scikit-learn's, with its defaults, fitted to the training and validation rows: they need
+no validation split. Those of series are fitted to the training part, as the run is.
 """
 
 from didact.baselines.core import Baseline, fit_baselines

@@ -14,7 +14,11 @@ from didact.data.core import Data, TensorSplit
 from didact.objectives.supervised import likelihood_for
 
 # the function of each kind of data: its module is imported when it is needed
-_FITTERS = {"table": "tables.fit_table_baselines", "series": "series.fit_series_baselines", "text": "texts.fit_text_baselines"}
+_FITTERS = {
+    "table": "tables.fit_table_baselines",
+    "series": "series.fit_series_baselines",
+    "text": "texts.fit_text_baselines",
+}
 
 
 @dataclass(frozen=True)
