@@ -8,12 +8,12 @@ read images beside class folders too.
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -29,9 +29,11 @@ from didact.data.split import train_val_test_split
 from didact.data.storage import FileSplit, in_memory_limit
 from didact.errors import UsageError, format_count
 
+T = TypeVar("T")
+
 _HASHED_BYTES_PER_END = 2**19        # bytes at each end of a file that its fingerprint is taken of
 _MAX_DEFAULT_SIDE = 64               # side to which images are resized where no size is given
-_FILES_AT_ONCE = 256                 # files whose bytes are held until they are hashed, in order
+_FILES_AT_ONCE = 256                 # files that are read at once
 SPLIT_OF_FOLDER = {
     "train": "train",
     "training": "train",
@@ -224,11 +226,17 @@ def _read_image_sizes(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], l
     """How many images have which size, and the mode of each, from the first bytes of the files."""
     sizes: Counter[tuple[int, int]] = Counter()
     modes = []
-    for file in files:
-        with open_image(file) as image:
-            sizes[image.size] += 1
-            modes.append(image.mode)
+    with ThreadPoolExecutor() as pool:
+        for size, mode in map_ahead(pool, _read_size, files):
+            sizes[size] += 1
+            modes.append(mode)
     return sizes, modes
+
+
+def _read_size(file: str) -> tuple[tuple[int, int], str]:
+    """Size and mode of an image."""
+    with open_image(file) as image:
+        return image.size, image.mode
 
 
 def infer_channels(modes: Iterable[str]) -> int:
@@ -349,40 +357,58 @@ def load_images(
     """
     digest = hashlib.blake2b(repr(encoder.shape + (encoder.value_range or ())).encode(), digest_size=8)
     digest.update(b"" if fingerprinted is None else fingerprinted.contiguous().numpy().tobytes())
+    # hashing and decoding release Python's lock, so threads help; digests are joined in the order of the files
+    with ThreadPoolExecutor() as pool:
+        if len(files) * encoder.shape[0] * encoder.shape[1] * encoder.shape[2] > in_memory_limit():
+            for file_digest in map_ahead(pool, _hash_file, files):
+                digest.update(file_digest)
+            num_workers = min(8, os.cpu_count() or 1)
+            return FileSplit(tuple(files), encoder.open, columns, encoder.decoders, num_workers), digest.hexdigest()
 
-    def update(file: str, size: int, head: bytes, tail: bytes) -> None:
-        digest.update(f"{os.path.basename(file)} {size}\n".encode())
-        digest.update(head)
-        digest.update(tail)
+        def decode(file: str) -> tuple[Tensor, bytes]:
+            content = read_bytes(file)
+            tail_start = max(_HASHED_BYTES_PER_END, len(content) - _HASHED_BYTES_PER_END)
+            head, tail = content[:_HASHED_BYTES_PER_END], content[tail_start:]
+            return encoder.open(file, content), _hash_ends(file, len(content), head, tail)
 
-    if len(files) * encoder.shape[0] * encoder.shape[1] * encoder.shape[2] > in_memory_limit():
-        for file in files:
-            update(file, *_read_ends(file))
-        num_workers = min(8, os.cpu_count() or 1)
-        return FileSplit(tuple(files), encoder.open, columns, encoder.decoders, num_workers), digest.hexdigest()
-
-    def decode(file: str) -> tuple[Tensor, int, bytes, bytes]:
-        content = read_bytes(file)
-        tail_start = max(_HASHED_BYTES_PER_END, len(content) - _HASHED_BYTES_PER_END)
-        return encoder.open(file, content), len(content), content[:_HASHED_BYTES_PER_END], content[tail_start:]
-
-    x = torch.empty(len(files), *encoder.shape, dtype=torch.uint8)
-    with ThreadPoolExecutor() as pool:                  # decoders release Python's lock, so threads help
-        for start in range(0, len(files), _FILES_AT_ONCE):
-            chunk = files[start : start + _FILES_AT_ONCE]
-            for i, (image, size, head, tail) in enumerate(pool.map(decode, chunk), start):
-                x[i] = image
-                update(files[i], size, head, tail)
+        x = torch.empty(len(files), *encoder.shape, dtype=torch.uint8)
+        for i, (image, file_digest) in enumerate(map_ahead(pool, decode, files)):
+            x[i] = image
+            digest.update(file_digest)
     return {"x": x, **columns}, digest.hexdigest()
 
 
-def _read_ends(path: str) -> tuple[int, bytes, bytes]:
-    """The size of a file, its first bytes, and the last of those behind."""
+def map_ahead(pool: ThreadPoolExecutor, function: Callable[[str], T], files: Sequence[str]) -> Iterator[T]:
+    """The results in order, with at most `_FILES_AT_ONCE` of them under way: no file waits for the slowest of a group.
+    """
+    pending: deque[Future[T]] = deque()
+    try:
+        for file in files:
+            if len(pending) == _FILES_AT_ONCE:
+                yield pending.popleft().result()
+            pending.append(pool.submit(function, file))
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:                   # after an error: the rest is not read
+            future.cancel()
+
+
+def _hash_ends(path: str, size: int, head: bytes, tail: bytes) -> bytes:
+    """The digest of a file's name, size, first and last bytes."""
+    digest = hashlib.blake2b(f"{os.path.basename(path)} {size}\n".encode(), digest_size=16)
+    digest.update(head)
+    digest.update(tail)
+    return digest.digest()
+
+
+def _hash_file(path: str) -> bytes:
+    """The digest of a file that is not decoded now: of its first bytes, and the last of those behind."""
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         head = file.read(_HASHED_BYTES_PER_END)
         file.seek(max(_HASHED_BYTES_PER_END, size - _HASHED_BYTES_PER_END))
-        return size, head, file.read()
+        return _hash_ends(path, size, head, file.read())
 
 
 def _explain_no_labels(root: Path, listing: _ImageListing) -> str:

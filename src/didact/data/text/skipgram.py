@@ -4,6 +4,7 @@ From any text: a running one is read paragraph by paragraph, labeled texts witho
 """
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from torch import Generator, Tensor
 from didact.data.core import SPLITS, Batch, Data, MissingSplit, TensorSplit
 from didact.data.text.classification import MAX_STORED_WORDS, BagEncoder, SequenceEncoder, split_words
 from didact.data.text.language_modeling import TextEncoder, TokenWindows
+from didact.data.text.tokenizers import CharTokenizer, Tokenizer
 from didact.errors import UsageError
 
 MAX_WINDOW = 16                  # zeros between two texts, so that no window crosses into the next
@@ -22,6 +24,8 @@ _MIN_WORD_COUNT = 3              # occurrences of a word of running text that is
 _MAX_WORDS = 30_000              # size of the vocabulary
 _MAX_EVALUATED_WORDS = 20_000    # words of validation and test that are evaluated, evenly spread
 _MIN_TRAINING_WORDS = 200
+_DECODED_AT_ONCE = 2**20         # tokens
+_BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,12 @@ class ContextWindows:
 
 def concat_texts(texts: Iterable[Tensor], *, max_examples: int | None = None) -> ContextWindows:
     """Texts of word ids concatenated; at most `max_examples` of their words are examples, evenly spread."""
-    gap = torch.zeros(MAX_WINDOW, dtype=torch.int32)
-    stream = torch.cat([gap, *(part for text in texts for part in (text.int(), gap))])
+    gap = bytes(4 * MAX_WINDOW)
+    ids = array("i", gap)               # grows in place: a list of millions of tensors would take more than they do
+    for text in texts:
+        ids.frombytes(text.int().numpy().tobytes())
+        ids.frombytes(gap)
+    stream = torch.frombuffer(ids, dtype=torch.int32).clone()
     positions = stream.nonzero()[:, 0]
     if max_examples is not None and len(positions) > max_examples:
         positions = positions[torch.linspace(0, len(positions) - 1, max_examples).long()]
@@ -92,7 +100,7 @@ def as_word_stream(data: Data) -> Data:
     if isinstance(data.encoder, BagEncoder) and isinstance(data.train, TensorSplit):
         encoder, parts = data.encoder, {part: _iter_labeled_words(data, part) for part in SPLITS}
     elif isinstance(data.encoder, TextEncoder) and isinstance(data.train, TokenWindows):
-        encoder, parts = _split_paragraphs(data.encoder.tokenizer.decode(data.train.stream.tolist()))
+        encoder, parts = _split_paragraphs(data.encoder.tokenizer, data.train.stream)
     else:
         raise UsageError(
             f"word vectors are learned from texts, but {data.name!r} is {data.kind}; give a .txt file, or a CSV with "
@@ -121,6 +129,7 @@ def as_word_stream(data: Data) -> Data:
         class_counts={},
         notes=(note,),
         locator=None,
+        text_reader=None,
         **splits,  # a word is no row
     )
 
@@ -133,23 +142,43 @@ def _iter_labeled_words(data: Data, part: str) -> Iterator[Tensor]:
     return (row[row < vocab_size].int() + 2 for row in split.columns["x"])
 
 
-def _split_paragraphs(text: str) -> tuple[BagEncoder, dict[str, list[Tensor]]]:
-    """The paragraphs of a running text: nine tenths for training, then half a tenth each; the training vocabulary."""
+def _split_paragraphs(tokenizer: Tokenizer, stream: Tensor) -> tuple[BagEncoder, dict[str, Iterator[Tensor]]]:
+    """The paragraphs of a running text: nine tenths for training, then half a tenth each; the training vocabulary.
+
+    The text is gone through twice, to count its words and to encode them: the words themselves are not held.
+    """
+    text = _decode_in_parts(tokenizer, stream)
     a, b = len(text) * 18 // 20, len(text) * 19 // 20
-    pieces = zip(SPLITS, (text[:a], text[a:b], text[b:]), strict=True)
-    part_words = {part: [split_words(paragraph) for paragraph in re.split(r"\n\s*\n", piece)] for part, piece in pieces}
-    counts = Counter(word for text_words in part_words["train"] for word in text_words)
+    bounds = {"train": (0, a), "validation": (a, b), "test": (b, len(text))}
+    counts: Counter[str] = Counter()
+    for paragraph in _iter_paragraphs(text, *bounds["train"]):
+        counts.update(split_words(paragraph))
     frequent_words = (word for word, n in counts.items() if n >= _MIN_WORD_COUNT)
     vocab = sorted(frequent_words, key=lambda word: (-counts[word], word))[:_MAX_WORDS]
     encoder = BagEncoder(tuple(vocab))
     word_to_id = encoder.word_to_id
-    return encoder, {
-        part: [
-            torch.tensor([word_to_id[w] + 2 for w in text_words if w in word_to_id], dtype=torch.int32)
-            for text_words in texts
-        ]
-        for part, texts in part_words.items()
-    }
+
+    def encode_part(part: str) -> Iterator[Tensor]:
+        for paragraph in _iter_paragraphs(text, *bounds[part]):
+            ids = [word_to_id[word] + 2 for word in split_words(paragraph) if word in word_to_id]
+            yield torch.tensor(ids, dtype=torch.int32)
+
+    return encoder, {part: encode_part(part) for part in SPLITS}
+
+
+def _decode_in_parts(tokenizer: Tokenizer, stream: Tensor) -> str:
+    """The text of a stream. Characters are decoded part by part: a list of all ids would take eight bytes for each."""
+    if not isinstance(tokenizer, CharTokenizer):
+        return tokenizer.decode(stream.tolist())
+    return "".join(tokenizer.decode(part.tolist()) for part in stream.split(_DECODED_AT_ONCE))
+
+
+def _iter_paragraphs(text: str, start: int, stop: int) -> Iterator[str]:
+    """The pieces of a part of the text between blank lines."""
+    for match in _BLANK_LINE.finditer(text, start, stop):
+        yield text[start : match.start()]
+        start = match.end()
+    yield text[start:stop]
 
 
 def with_window(data: Data, *, window: int, vocab_size: int) -> Data:
