@@ -13,7 +13,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's index
+# named columns of equal length: "x" the input, "y" the target, "row" the index of the example, "weight" in the loss
+Batch = dict[str, Tensor]
 Decode = Callable[[Tensor], Tensor]
 # an input as a user gives it: a Path is a file; a str is read by the encoder, as a text where it reads texts
 Given = str | Path

@@ -193,6 +193,16 @@ def test_run_on_dates_and_amounts_predicts_evaluates_and_resumes(workdir):
     assert [p["price"] for p in from_workbook] == pytest.approx([p["price"] for p in predictions], rel=1e-5)
 
 
+def test_series_of_amounts(workdir):
+    days = pd.date_range("2020-01-01", periods=200)
+    pd.DataFrame({"day": days, "sales": [f"${1000 + 37 * (i % 7):,}" for i in range(200)]}).to_csv("s.csv", index=False)
+    pd.DataFrame({"day": days, "sales": [1000 + 37 * (i % 7) for i in range(200)]}).to_csv("plain.csv", index=False)
+    data = load("s.csv", accepts=("series",))
+    assert data.fingerprint == load("plain.csv", accepts=("series",)).fingerprint
+    assert any("'$1,000' is read as 1000" in note for note in data.notes)
+    assert reload_data(data, data.indices).fingerprint == data.fingerprint
+
+
 def test_sampled_rows_have_dates(workdir):
     days = pd.date_range("2019-11-03", periods=120).strftime("%Y-%m-%d")
     pd.DataFrame({"day": days, "x": RNG.normal(size=120)}).to_csv("t.csv", index=False)

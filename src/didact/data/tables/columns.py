@@ -14,6 +14,7 @@ from didact.data.tables.cell_readings import (
     DatePart,
     Duration,
     Quantity,
+    describe_quantity,
     infer_date_format,
     infer_quantity,
     reading_from_spec,
@@ -26,7 +27,7 @@ from didact.data.tables.offsets import MAX_FLOAT32, describe_offset, find_offset
 from didact.errors import UsageError, format_count
 
 if TYPE_CHECKING:
-    from pandas import Series
+    from pandas import DataFrame, Series
 
 _MAX_CATEGORIES = 50             # values of a category with a feature of their own; the rarer share '(other)'
 MAX_CLASS_NUMBERS = 20          # different whole numbers, above which they are no classes
@@ -182,6 +183,19 @@ def find_quantity(column: "Series", **options: Any) -> Quantity | Duration | Non
         return None
     num_plain = int(to_numeric(column).notna().sum())
     return quantity if int(quantity.to_numbers(column).notna().sum()) > num_plain else None
+
+
+def convert_quantities(frame: "DataFrame") -> "DataFrame":
+    """The table with columns of amounts, percentages and numbers with units as numbers, and notes on them."""
+    converted = frame.copy(deep=False)
+    notes = list(frame.attrs.get("notes", ()))
+    for name in frame.columns:
+        quantity = find_quantity(frame[name])
+        if isinstance(quantity, Quantity):                # durations may be times of the day
+            converted[name] = quantity.to_numbers(frame[name])
+            notes.append(describe_quantity(frame[name], quantity))
+    converted.attrs = {**frame.attrs, "notes": notes}
+    return converted
 
 
 def _fit_numeric(name: str, numbers: "Series", reading: CellReading | None = None, source: str = "") -> NumericColumn:

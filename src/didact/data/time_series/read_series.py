@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from didact.data.tables.columns import to_numeric_or_none
+from didact.data.tables.columns import convert_quantities, to_numeric_or_none
 from didact.data.tables.imputation import fill_forward
 from didact.data.tables.offsets import MAX_FLOAT32
 from didact.data.tables.read_table import read_table
@@ -61,7 +61,7 @@ def read_series(path: Path, *, target: str | None = None, layout: SeriesLayout |
 
     Where no layout is given it is found: the target is the named column or the last one of numbers.
     """
-    frame = read_table(path, min_columns=1)
+    frame = convert_quantities(read_table(path, min_columns=1))
     date_columns = find_date_columns(frame)
     layout = layout or find_layout(path, frame, date_columns, target)
     for name in (*layout.targets, *layout.covariates, *filter(None, [layout.series_column])):
