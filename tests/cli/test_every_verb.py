@@ -106,10 +106,8 @@ def test_show_lists_options_splits_and_parameters(run_cli, run_cli_json, workdir
     description = run_cli_json(
         f"show {name} --data {'numbers.csv' if 'regression' in RECIPES[name].tasks else 'own.csv'}"
     )
-    # the folds of `tabular` are of training and validation rows together
-    train, validation = (51, 51) if name == "tabular" else (42, 9)
     assert description["recipe"] == name
-    assert description["health"]["splits"] == {"train": train, "validation": validation, "test": 9}
+    assert description["health"]["splits"] == {"train": 42, "validation": 9, "test": 9}
     assert {o["flag"] for o in description["options"]} == {o.flag for o in RECIPES[name].options.values()}
     weights = sum(row["parameters"] for row in description["layers"]["rows"])
     assert description["layers"]["total"] == description["layers"]["trainable"] == weights > 0

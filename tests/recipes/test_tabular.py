@@ -8,6 +8,7 @@ from didact.data.bin_edges import MAX_BINS, compute_bin_edges
 from didact.data.folds import assign_folds, pool_folds
 from didact.data.load import load
 from didact.layers.piecewise_linear import PiecewiseLinearEncoding
+from didact.models.tabular.ensemble import TabularEnsemble
 from didact.registry import RECIPES
 from didact.training.prepare import prepare
 from didact.training.restore import load_model
@@ -111,3 +112,10 @@ def test_constant_features_have_no_bins_and_two_values_are_standardized():
     encoding = PiecewiseLinearEncoding(edges, x.mean(0), x.std(0))
     assert encoding.num_outputs == 1 + 2 + 1
     torch.testing.assert_close(encoding(x)[:, -1], (x[:, 1] - x[:, 1].mean()) / x[:, 1].std())
+
+
+def test_one_member_predicts_as_the_whole_network_does():
+    torch.manual_seed(0)
+    network = TabularEnsemble(((0.0, 1.0), (-2.0, -0.5, 0.1, 3.0)), 2, members=3, hidden=(6, 5)).eval()
+    x, members = torch.randn(7, 2), torch.tensor([0, 2, 2, 1, 0, 2, 0])
+    torch.testing.assert_close(network.predict_with_members(x, members), network(x)[torch.arange(7), members])

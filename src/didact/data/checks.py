@@ -169,13 +169,16 @@ def summarize_list(names: Sequence[str]) -> str:
 
 def summarize_health(data: Data) -> dict[str, Any]:
     """The health report as JSON, for the command line and the run's page."""
+    # where folds pool training and validation rows, the split is told as it was loaded
+    is_pooled = data.train is data.validation and bool(data.indices)
+    sizes = {part: len(data.indices[part] if is_pooled else data.split(part)) for part in SPLITS}
     return {
         "name": data.name,
         "kind": data.kind,
         "task": data.task,
         "target": data.target,
         "shape": list(data.shape),
-        "splits": {part: len(data.split(part)) for part in SPLITS},
+        "splits": sizes,
         "classes": dict(zip(data.class_names, data.class_counts.get("train", ()), strict=False)),
         "counts": {part: list(counts) for part, counts in data.class_counts.items()},
         "imbalance": round(compute_imbalance(data), 3),

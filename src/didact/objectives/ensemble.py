@@ -1,9 +1,10 @@
 """Ensembles: the mean prediction of several networks; how far they disagree is the uncertainty of the mean."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from didact.data.core import Batch
+from didact.models.tabular.ensemble import TabularEnsemble
 from didact.objectives.abilities import MeanAndStd
 from didact.objectives.distributions.base import Likelihood
 from didact.objectives.supervised import Supervised, weigh_loss
@@ -56,10 +57,11 @@ class FoldEnsemble(Ensemble):
     rows validate (out-of-fold predictions; Stone 1974). Rows without one are predicted by the mean of the members.
     """
 
+    network: TabularEnsemble
     low: Tensor
     high: Tensor
 
-    def __init__(self, network: nn.Module, likelihood: Likelihood, *, target_range: tuple[float, float]):
+    def __init__(self, network: TabularEnsemble, likelihood: Likelihood, *, target_range: tuple[float, float]):
         super().__init__(network, likelihood)
         if likelihood.task != "regression":      # accuracy has too few values to choose weights by
             self.monitor, self.mode = "loss", "min"
@@ -68,7 +70,9 @@ class FoldEnsemble(Ensemble):
         self.register_buffer("high", torch.tensor(target_range[1]))
 
     def member_outputs(self, batch: Batch) -> Tensor:
-        out: Tensor = self.network(batch["x"]).transpose(0, 1)
+        return self._bound(self.network(batch["x"]).transpose(0, 1))
+
+    def _bound(self, out: Tensor) -> Tensor:
         return out.clamp(self.low, self.high) if self.likelihood.task == "regression" else out
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -84,9 +88,7 @@ class FoldEnsemble(Ensemble):
     def evaluate_batch(self, batch: Batch) -> Batch:
         if "fold" not in batch:
             return super().evaluate_batch(batch)
-        outputs = self.member_outputs(batch)
-        out = outputs[batch["fold"], torch.arange(len(batch["fold"]), device=outputs.device)]
-        return self.collect_outputs(out, batch)
+        return self.collect_outputs(self._bound(self.network.predict_with_members(batch["x"], batch["fold"])), batch)
 
 
 class FoldClassify(FoldEnsemble, EnsembleClassify):

@@ -26,6 +26,7 @@ from didact.training.prepare import PreparedExperiment, build_experiment, traini
 from didact.training.step import GRAPH_WARMUP_ROUNDS
 
 DEFAULT_LIMIT_S = 150.0          # one's own files: a budget that the recipe chose is cut where it would take longer
+_EARLY_STOPPING_FACTOR = 4       # of that limit: early stopping ends a training long before its budget
 MAX_EVALUATIONS = 10
 _EVALUATION_SHARE = 0.25         # of the time, for evaluations and samples, at most
 _MARGIN = 0.06                   # of the time, for logs and checkpoints, and for slower steps than those timed
@@ -65,7 +66,8 @@ def plan_within_time(
     if group.is_main:
         on_event("time", {})
     plan = TrainingPlan.from_experiment(experiment, group.world_size)
-    limit = DEFAULT_LIMIT_S if settings.budget is None else settings.budget - (time.perf_counter() - started)
+    default_limit = DEFAULT_LIMIT_S * (_EARLY_STOPPING_FACTOR if experiment.patience is not None else 1)
+    limit = default_limit if settings.budget is None else settings.budget - (time.perf_counter() - started)
     timing = _time_experiment(prepared, group, limit, enough_rounds=plan.total_rounds if is_cut else 0)
     own_seconds = timing.estimate_seconds(plan.total_rounds, plan.evaluations_after(0))
     if is_cut and own_seconds <= limit:
@@ -79,7 +81,8 @@ def plan_within_time(
         num_rounds = num_evaluations = 1
     evaluate_every = settings.evaluate_every or math.ceil(num_rounds / num_evaluations)
     weights_text = "loading or training the initial weights " if experiment.initialize_weights else ""
-    note = _describe_cut(plan, own_seconds) if is_cut else f"--budget {format_seconds(float(settings.budget or 0))}"
+    budget_note = f"--budget {format_seconds(float(settings.budget or 0))}"
+    note = _describe_cut(plan, own_seconds, default_limit) if is_cut else budget_note
     note += f": {_describe_fit(plan, num_rounds, timing, num_evaluations)}"
     note += (
         f"; --epochs {math.ceil(plan.total_rounds / plan.rounds_per_epoch)} trains them all, --budget 10m for longer"
@@ -120,11 +123,11 @@ def _describe_fit(plan: TrainingPlan, num_rounds: int, timing: Timing, num_evalu
     )
 
 
-def _describe_cut(plan: TrainingPlan, own_seconds: float) -> str:
+def _describe_cut(plan: TrainingPlan, own_seconds: float, limit: float) -> str:
     num_epochs = plan.total_rounds / plan.rounds_per_epoch
     return (
         f"{num_epochs:.3g} epochs would take about {format_seconds(own_seconds)} on this machine, and no budget is "
-        f"given: in {format_seconds(DEFAULT_LIMIT_S)}"
+        f"given: in {format_seconds(limit)}"
     )
 
 

@@ -27,8 +27,10 @@ class MemberLinear(nn.Module):
         self.weight = nn.Parameter(torch.randn(members, num_inputs, num_outputs) * std)
         self.bias = nn.Parameter(torch.randn(members, 1, num_outputs) * bias_std)
 
-    def forward(self, x: Tensor) -> Tensor:                                    # (K, B, inputs) -> (K, B, outputs)
-        return torch.baddbmm(self.bias, x, self.weight)
+    def forward(self, x: Tensor, member: int | None = None) -> Tensor:         # (K, B, inputs) -> (K, B, outputs)
+        if member is None:
+            return torch.baddbmm(self.bias, x, self.weight)
+        return torch.addmm(self.bias[member], x, self.weight[member])          # (B, inputs) -> (B, outputs)
 
 
 @register_model("tabular_ensemble", members=8, hidden=(128, 128))
@@ -69,6 +71,17 @@ class TabularEnsemble(nn.Module):
         e = self.encoding(x.flatten(1)).expand(self.num_members, -1, -1)       # (K, B, inputs)
         y: Tensor = self.head(self.hidden(e))
         return torch.baddbmm(y, e, self.linear_path).transpose(0, 1)
+
+    def predict_with_members(self, x: Tensor, members: Tensor) -> Tensor:      # (B, F), (B,) -> (B, outputs)
+        """Each row by one member alone: a K-th of the work of `forward`."""
+        y = x.new_zeros(len(x), self.head.weight.shape[2])
+        for k in range(self.num_members):
+            rows = (members == k).nonzero()[:, 0]
+            h = e = self.encoding(x[rows].flatten(1))
+            for layer in self.hidden:
+                h = layer(h, k) if isinstance(layer, MemberLinear) else layer(h)
+            y[rows] = torch.addmm(self.head(h, k), e, self.linear_path[k]).to(y.dtype)
+        return y
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
