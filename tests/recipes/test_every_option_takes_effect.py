@@ -97,6 +97,7 @@ OTHER_VALUES: dict[Any, list[Any]] = {
     ("vqvae_prior", "autoencoder"): ["vqvae channels=8,8 codebook_size=4 code_dim=4 epochs=1"],
     ("mlp", "reweigh"): ["group"],
     ("forecast", "covariates"): [("load",)],
+    ("forecast", "linear_members"): [("6:last", "12:none")],
     ("word2vec", "probe"): [("sing",)],
 }
 ALL_OPTIONS = [(name, option.name) for name in sorted(SMALLEST_RUNS) for option in RECIPES[name].options.values()]

@@ -13,11 +13,14 @@ from didact.data.time_series import build_series, with_horizon
 from didact.errors import UsageError
 from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
+from didact.models.tabular.linear_forecaster import LinearForecaster
 from didact.recipes._forecast_defaults import (
-    choose_linear_path,
+    choose_members,
+    compute_weights,
     fit_linear_path,
     list_windows,
     make_scaler,
+    rank_linear_paths,
 )
 from didact.registry import RECIPES
 from didact.training.restore import load_model
@@ -93,15 +96,17 @@ def test_linear_path_is_scikit_learns_ridge():
     data = build_series("own", make_values().tolist(), "v")
     data = with_horizon(data, window=13, horizon=2)
     scaler = make_scaler(data.encoder, log_transform=False)
-    path = fit_linear_path(data, scaler, "last", 12)
+    network = LinearForecaster(window=13, horizon=2, normalization="last", period=12)
+    with torch.no_grad():
+        penalty = float(fit_linear_path(network, data, scaler))
     x = (data.train.columns["x"][..., 0].double() - scaler.mean) / scaler.std
     y = (data.train.columns["y"].double() - scaler.mean) / scaler.std
     features, targets = (x - x[:, -1:]).numpy(), (y - x[:, -1:]).numpy()
-    assert path.penalty in PENALTIES
-    alpha = path.penalty * ((features - features.mean(0)) ** 2).mean() * len(features)
+    assert penalty in PENALTIES
+    alpha = penalty * ((features - features.mean(0)) ** 2).mean() * len(features)
     reference = Ridge(alpha=alpha).fit(features, targets)
-    np.testing.assert_allclose(path.weight.numpy(), reference.coef_, atol=1e-4)
-    np.testing.assert_allclose(path.bias.numpy(), reference.intercept_, atol=1e-4)
+    np.testing.assert_allclose(network.linear.weight.detach().numpy(), reference.coef_, atol=1e-4)
+    np.testing.assert_allclose(network.linear.bias.detach().numpy(), reference.intercept_, atol=1e-4)
 
 
 def test_choice_sees_no_test_value():
@@ -110,8 +115,31 @@ def test_choice_sees_no_test_value():
     choices = []
     for series in (values, changed_values):
         data = build_series("own", series.tolist(), "v")
-        choices.append(choose_linear_path(data, horizon=2, windows=list_windows(data, data.encoder, 2)))
-    assert choices[0] == choices[1] and choices[0].normalization != "none"
+        choices.append(rank_linear_paths(data, horizon=2, windows=list_windows(data, data.encoder, 2)))
+    assert choices[0] == choices[1] and choices[0][0].normalization != "none"
+
+
+def test_members_have_the_weights_of_likelihoods():
+    """n normal errors with the variance e have a likelihood of e^(−n/2), up to a factor."""
+    mse = torch.tensor([0.5, 0.55, 2.0], dtype=torch.float64)
+    likelihoods = mse ** (-10 / 2)
+    torch.testing.assert_close(compute_weights(mse, 10), likelihoods / likelihoods.sum())
+    for n, num_members in ((120, 2), (3000, 1)):      # of a short series several, of a long one the best
+        data = build_series("own", make_values(n).tolist(), "v")
+        choices = rank_linear_paths(data, horizon=1, windows=[12, 25])
+        assert choices == sorted(choices, key=lambda choice: choice.mse)
+        members = choose_members(choices)
+        assert (len(members) >= num_members if num_members > 1 else len(members) <= 3) and members[0] == choices[0]
+        assert len({member.log_transform for member in members}) == 1
+
+
+def test_members_can_be_given(workdir):
+    write_series(workdir / "own.csv")
+    run = didact.train("forecast", data="own.csv", linear_members=("6:last", "13:seasonal"), steps=2, hidden_size=4)
+    arguments, network = run.metadata["arguments"], load_model(run)[0].network
+    assert (arguments["window"], arguments["normalization"]) == (13, "last")
+    assert network.linear.windows == [6, 13] and float(network.linear.weights.sum()) == pytest.approx(1)
+    assert evaluate(run)["test"] == pytest.approx(run.metadata["test"], rel=1e-4)
 
 
 def test_logarithms_are_chosen_where_they_are_linear(workdir):
@@ -188,6 +216,9 @@ def test_short_series_are_learned(workdir, n, horizon):
         ({"normalization": "seasonal", "window": 5}, "needs a window of more than one period of 12 values"),
         ({"normalization": "seasonal", "window": 20, "period": 1}, "no period was found: give one with --period"),
         ({"log_transform": True, "target": "load"}, "--log-transform needs positive values"),
+        ({"linear_members": "6last"}, "--linear-members expects a window and its .*, as 24:last, got '6last'"),
+        ({"linear_members": "6:last", "window": 5}, "--window 5 is shorter than a member's of 6"),
+        ({"linear_members": "6:last", "model": "gru"}, "--linear-members 6:last is for models with a linear path"),
         ({"model": "lstn"}, "--model cannot be 'lstn'; did you mean 'lstm'"),
     ],
 )

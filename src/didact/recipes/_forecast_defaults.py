@@ -1,13 +1,15 @@
-"""What `forecast` chooses for a series: window, normalization, logarithms; and its linear path, fitted by ridge.
+"""What `forecast` chooses for a series: windows, normalizations, logarithms; and its linear path, fitted by ridge.
 
-Every choice is that of the linear path with the smallest squared error in rolling-origin cross-validation: three
-times it is fitted on the past and scored on what follows, the last time on the validation split (Hyndman &
-Athanasopoulos, Forecasting: Principles and Practice, 5.10). No test value is seen.
+Every candidate is scored by its squared error in rolling-origin cross-validation: three times it is fitted on the past
+and scored on what follows, the last time on the validation split (Hyndman & Athanasopoulos, Forecasting: Principles
+and Practice, 5.10). No test value is seen. The best ones are averaged, with the weight e^(−n/2) of their error e, as
+if it were a likelihood (Akaike weights: Burnham & Anderson 2004): on a long series one alone, on a short one several.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +19,11 @@ from didact.data.core import Batch, Data, TensorSplit
 from didact.data.time_series import DEFAULT_WINDOW, SeriesEncoder, with_horizon
 from didact.layers.series_scaler import SeriesScaler
 from didact.layers.window_normalization import NORMALIZATIONS, Normalization, get_min_window, normalize_window
+from didact.models.tabular.residual_forecaster import ResidualForecaster
 
 MAX_WINDOW = 800
+MAX_MEMBERS = 8
+MIN_WEIGHT = 0.02
 _FOLD_BORDERS = ((0.6, 0.8), (0.8, 1.0))    # of the training windows in the order of time
 _MAX_FITTED, _MAX_SCORED = 2000, 500        # windows of a fold, evenly spaced
 _MAX_FITTED_AT_END = 20_000
@@ -26,28 +31,30 @@ _MAX_FITTED_AT_END = 20_000
 
 @dataclass(frozen=True)
 class LinearPathChoice:
-    """A window, its normalization, and the ridge penalty, with the mean squared error of the folds."""
+    """A window, its normalization, and the ridge penalty, with the mean squared error of the folds and the number of
+    windows that were scored, overlapping ones in part."""
 
     window: int
     normalization: Normalization
     log_transform: bool
     penalty: float
     mse: float
+    num_scored: float
 
 
 def list_windows(data: Data, encoder: SeriesEncoder, horizon: int) -> list[int]:
-    """Candidates: twice the horizon, thirty values, some periods; never more than a third of the training part."""
+    """Candidates: six values, twice the horizon, thirty, some periods; at most a third of the training part."""
     num_train = median_low(s.lengths[0] for s in encoder.statistics.values())
     num_train = min(num_train, len(data.train) + encoder.window)        # less where windows were left out
     longest = max(1, min(num_train // 3, MAX_WINDOW) - horizon)
     m = encoder.period
-    candidates = [max(2 * horizon, 12), DEFAULT_WINDOW]
+    candidates = [6, max(2 * horizon, 12), DEFAULT_WINDOW]
     if m > 1:
         candidates += [2 * m + 1, *([4 * m + 1] if m < 100 else []), *([7 * m + 1] if m <= 24 else [])]
     return sorted({min(window, longest) for window in candidates})
 
 
-def choose_linear_path(
+def rank_linear_paths(
     data: Data,
     *,
     horizon: int,
@@ -55,8 +62,8 @@ def choose_linear_path(
     normalizations: Sequence[Normalization] = NORMALIZATIONS,
     log_transforms: Sequence[bool] = (False, True),
     covariates: Sequence[str] = (),
-) -> LinearPathChoice:
-    """The best of all combinations that the series allows."""
+) -> list[LinearPathChoice]:
+    """All combinations that the series allows, the best one first."""
     choices = []
     for window in windows:
         cut = with_horizon(data, window=window, horizon=horizon, covariates=covariates)
@@ -66,10 +73,33 @@ def choose_linear_path(
         for log_transform in log_transforms:
             scaler = make_scaler(cut.encoder, log_transform)
             choices += [
-                LinearPathChoice(window, n, log_transform, *_cross_validate(folds, scaler, n, cut.encoder.period))
+                LinearPathChoice(
+                    window,
+                    n,
+                    log_transform,
+                    *_cross_validate(folds, scaler, n, cut.encoder.period),
+                    _count_scored(folds),
+                )
                 for n in allowed
             ]
-    return min(choices, key=lambda choice: choice.mse)
+    return sorted(choices, key=lambda choice: choice.mse)
+
+
+def choose_members(choices: Sequence[LinearPathChoice]) -> list[LinearPathChoice]:
+    """The best choice and those beside it that an average would give some weight, all with logarithms or none."""
+    same = [c for c in choices if c.log_transform == choices[0].log_transform]
+    weights = compute_weights(torch.tensor([c.mse for c in same]), same[0].num_scored).tolist()
+    return [c for c, weight in zip(same, weights, strict=True) if weight >= MIN_WEIGHT][:MAX_MEMBERS]
+
+
+def compute_weights(mse: Tensor, num_scored: float) -> Tensor:
+    """w_j ∝ (e_j / e_min)^(−n/2): the likelihoods of n normal errors with these variances."""
+    return torch.softmax(-0.5 * num_scored * (mse / mse.min()).log(), dim=0)
+
+
+def _count_scored(folds: Sequence[tuple[Batch, Batch]]) -> float:
+    """Windows that are scored; those of many steps overlap, and count as one in so many."""
+    return sum(len(scored["y"]) / scored["y"].shape[1] for _, scored in folds)
 
 
 def is_possible(normalization: str, window: int, period: int) -> bool:
@@ -85,29 +115,34 @@ def make_scaler(encoder: SeriesEncoder, log_transform: bool) -> SeriesScaler:
     return SeriesScaler(statistics.mean, statistics.std, log_transform=log_transform)
 
 
-@dataclass(frozen=True)
-class LinearPath:
-    """The ridge regression of a whole training split: weight (n, T C), bias (n,), and the root mean squares of the
-    features and of the residuals."""
+def fit_linear_path(network: Any, data: Data, scaler: SeriesScaler) -> str:
+    """Fit a linear forecaster, or each member of a linear path, by ridge regression with a cross-validated penalty.
 
-    weight: Tensor
-    bias: Tensor
-    input_scale: float
-    output_scale: float
-    penalty: float
-
-
-def fit_linear_path(data: Data, scaler: SeriesScaler, normalization: Normalization, period: int) -> LinearPath:
-    """Fit the windows of the training split with the penalty that cross-validation chooses."""
-    penalty, _ = _cross_validate(list(_list_folds(data)), scaler, normalization, period)
+    The windows are those of the training split. Returns the penalties as text.
+    """
     assert isinstance(data.train, TensorSplit)
-    rows = _thin_out(torch.arange(len(data.train)), _MAX_FITTED_AT_END)
-    features, targets, _ = _make_regression(_take(data.train, rows), scaler, normalization, period)
-    ridge = RidgeRegression(features, targets)
-    weight, bias = ridge.get_weights(penalty)
-    residuals = targets - ridge.predict(features, penalty)
-    input_scale, output_scale = (max(1e-6, float(v.square().mean().sqrt())) for v in (features, residuals))
-    return LinearPath(weight.float(), bias.float(), input_scale, output_scale, penalty)
+    folds = list(_list_folds(data))
+    rows = _take(data.train, _thin_out(torch.arange(len(data.train)), _MAX_FITTED_AT_END))
+    path = network.linear if isinstance(network, ResidualForecaster) else None
+    members: list[tuple[int, Any]] = (
+        list(zip(path.windows, path.members, strict=True)) if path else [(data.shape[0], network)]
+    )
+    errors, penalties = [], []
+    for window, member in members:
+        own_folds = [(_shorten(fitted, window), _shorten(scored, window)) for fitted, scored in folds]
+        penalty, mse = _cross_validate(own_folds, scaler, member.normalization, member.period)
+        features, targets = _make_regression(_shorten(rows, window), scaler, member.normalization, member.period)
+        member.set_weights(*(v.float() for v in RidgeRegression(features, targets).get_weights(penalty)))
+        errors.append(mse)
+        penalties.append(f"{penalty:g}")
+    if path is not None:
+        path.weights.copy_(compute_weights(torch.tensor(errors), _count_scored(folds)))
+        network.start_from_linear(scaler.standardize_window(rows), scaler.standardize(rows["y"], rows))
+    return ", ".join(dict.fromkeys(penalties))
+
+
+def _shorten(batch: Batch, window: int) -> Batch:
+    return {**batch, "x": batch["x"][:, -window:]}
 
 
 def _cross_validate(
@@ -116,7 +151,7 @@ def _cross_validate(
     """The penalty with the smallest mean squared error over the folds, in training standard deviations; and it."""
     errors = torch.zeros(len(PENALTIES), dtype=torch.float64)
     for fitted, scored in folds:
-        ridge = RidgeRegression(*_make_regression(fitted, scaler, normalization, period)[:2])
+        ridge = RidgeRegression(*_make_regression(fitted, scaler, normalization, period))
         z = scaler.standardize_window(scored)
         normalized = normalize_window(z, scored["y"].shape[1], normalization, period)
         for k, penalty in enumerate(PENALTIES):
@@ -128,11 +163,11 @@ def _cross_validate(
 
 def _make_regression(
     batch: Batch, scaler: SeriesScaler, normalization: Normalization, period: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Features (N, T C), targets (N, n) and scale (N, 1) of the linear path."""
+) -> tuple[Tensor, Tensor]:
+    """Features (N, T C) and targets (N, n) of the linear path."""
     z, y = scaler.standardize_window(batch), scaler.standardize(batch["y"], batch)
     normalized = normalize_window(z, y.shape[1], normalization, period)
-    return normalized.z.flatten(1), (y - normalized.baseline) / normalized.scale, normalized.scale
+    return normalized.z.flatten(1), (y - normalized.baseline) / normalized.scale
 
 
 def _list_folds(data: Data) -> Iterator[tuple[Batch, Batch]]:

@@ -1,6 +1,6 @@
 """Time series forecasting."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -20,11 +20,12 @@ from didact.optim.schedule import make_schedule
 from didact.options import Aliases, OnlyWith, Range, VerbatimText
 from didact.recipes import _hyperparameters as a
 from didact.recipes._forecast_defaults import (
-    choose_linear_path,
+    choose_members,
     fit_linear_path,
     is_possible,
     list_windows,
     make_scaler,
+    rank_linear_paths,
 )
 from didact.recipes.rnn import NumLayers, RecurrentInit
 from didact.registry import recipe
@@ -90,6 +91,12 @@ def forecast(
         "normalization of each window: subtract its last value (NLinear), or its mean and divide by its deviation "
         "(RevIN); seasonal: learn the error of the seasonal naive forecast (chosen by cross-validation if not given)",
     ] = None,
+    linear_members: Annotated[
+        tuple[str, ...],
+        OnlyWith("model", *_NETWORKS),
+        "members of the linear path: forecasters that are averaged, as 24:last,169:seasonal (chosen by "
+        "cross-validation if not given)",
+    ] = (),
     log_transform: Annotated[
         bool | None, "forecast logarithms, of positive values (chosen by cross-validation if not given)", Aliases("log")
     ] = None,
@@ -116,7 +123,7 @@ def forecast(
 ) -> Experiment:
     """Time series forecasting: linear with a network on top, or an RNN.
 
-    x̂ = W z + b + f(z) of a normalized window z, W by ridge regression; or h_t = cell(x_t, h_{t−1}),
+    x̂ = Σ_j w_j (W_j z_j + b_j) + f(z) of normalized windows z, W_j by ridge regression; or h_t = cell(x_t, h_{t−1}),
     x̂_{t+1} = x_t + w h_t + b. Compared with the naive forecast x̂_{t+k} = x_t: `skill` is the fraction by which its
     squared error is reduced. --data temperatures --model lstm predicts the day after thirty, or the next seven with
     --horizon 7; your own CSV file needs one column of numbers.
@@ -133,13 +140,13 @@ def forecast(
             )
     is_autoregressive = model in _RECURRENT and not linear_path
     if is_autoregressive:
-        _check_autoregressive(normalization, covariates)
-        window, log_transform = window or _shorten_window(data), bool(log_transform)
-        notes: tuple[str, ...] = ()
+        _check_autoregressive(normalization, covariates, linear_members)
+        path = _LinearPath(window or _shorten_window(data), normalization, bool(log_transform))
+    elif linear_members:
+        path = _parse_members(linear_members, window, normalization, bool(log_transform))
     else:
-        window, normalization, log_transform, notes = _choose_normalization(
-            data, model, horizon, window, normalization, log_transform, covariates
-        )
+        path = _choose_linear_path(data, model, horizon, window, normalization, log_transform, covariates)
+    window, normalization, log_transform = path.window, path.normalization, path.log_transform
     data = with_horizon(data, window=window, horizon=horizon, covariates=covariates)
     encoder = data.encoder
     assert isinstance(encoder, SeriesEncoder)
@@ -164,8 +171,8 @@ def forecast(
             network = DLinearForecaster(**shape, kernel_size=kernel_size)
         else:
             network = ResidualForecaster(
-                **shape, network=model, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout,
-                init=recurrent_init,
+                **shape, members=path.members, network=model, hidden_size=hidden_size, num_layers=num_layers,
+                dropout=dropout, init=recurrent_init,
             )
             network.linear.requires_grad_(False)
     experiment = Experiment(
@@ -183,20 +190,17 @@ def forecast(
         resolved_arguments={
             "window": window,
             "normalization": normalization,
+            "linear_members": tuple(f"{length}:{name}" for length, name in path.members),
             "log_transform": log_transform,
             "period": encoder.period,
             "covariates": covariates,
         },
-        notes=notes,
+        notes=path.notes,
     )
     if is_autoregressive:
         return replace(experiment, epochs=epochs or 15, batch_size=batch_size or 32)
-    assert normalization is not None
-    fitted_normalization = normalization
     experiment = _set_budget(experiment, epochs, batch_size)
-    return replace(
-        experiment, initialize_weights=lambda context: _initialize(experiment, network, scaler, fitted_normalization)
-    )
+    return replace(experiment, initialize_weights=lambda context: _initialize(experiment, network, scaler))
 
 
 def _set_budget(experiment: Experiment, epochs: int | None, batch_size: int | None) -> Experiment:
@@ -215,16 +219,45 @@ def _set_budget(experiment: Experiment, epochs: int | None, batch_size: int | No
     )
 
 
-def _initialize(
-    experiment: Experiment, network: Any, scaler: SeriesScaler, normalization: Normalization
-) -> tuple[str, ...]:
+@torch.no_grad()
+def _initialize(experiment: Experiment, network: nn.Module, scaler: SeriesScaler) -> tuple[str, ...]:
     """The linear path by ridge regression."""
-    path = fit_linear_path(experiment.data, scaler, normalization, network.period)
-    network.set_weights(path.weight, path.bias, input_scale=path.input_scale, output_scale=path.output_scale)
-    return (f"linear path: ridge regression with the penalty {path.penalty:g}, chosen by cross-validation",)
+    penalties = fit_linear_path(network, experiment.data, scaler)
+    return (f"linear path: ridge regression with the penalty {penalties}, chosen by cross-validation",)
 
 
-def _choose_normalization(
+@dataclass(frozen=True)
+class _LinearPath:
+    """The longest window, its normalization, whether logarithms are forecast, and the members that are averaged."""
+
+    window: int
+    normalization: Normalization | None
+    log_transform: bool
+    members: tuple[tuple[int, Normalization], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _parse_members(
+    texts: tuple[str, ...], window: int | None, normalization: Normalization | None, log_transform: bool
+) -> _LinearPath:
+    """24:last is a window of 24 values with the normalization `last`."""
+    members = []
+    for text in texts:
+        length, _, name = text.partition(":")
+        found = next((n for n in NORMALIZATIONS if n == name), None)
+        if not length.isdecimal() or int(length) < 1 or found is None:
+            raise UsageError(
+                f"--linear-members expects a window and its normalization, as 24:last, got {text!r}; choose from "
+                f"{', '.join(NORMALIZATIONS)}"
+            )
+        members.append((int(length), found))
+    longest = max(length for length, _ in members)
+    if window is not None and window < longest:
+        raise UsageError(f"--window {window} is shorter than a member's of {longest}; leave it out")
+    return _LinearPath(window or longest, normalization or members[0][1], log_transform, tuple(members))
+
+
+def _choose_linear_path(
     data: Data,
     model: str,
     horizon: int,
@@ -232,7 +265,7 @@ def _choose_normalization(
     normalization: Normalization | None,
     log_transform: bool | None,
     covariates: tuple[str, ...],
-) -> tuple[int, Normalization, bool, tuple[str, ...]]:
+) -> _LinearPath:
     """Window, normalization and logarithms; where not given, by cross-validation of the linear path."""
     encoder = data.encoder
     if model == "nlinear" and normalization not in (None, "last"):
@@ -243,18 +276,17 @@ def _choose_normalization(
     fixed: dict[str, Normalization] = {"linear": "none", "nlinear": "last", "dlinear": "none"}
     normalization = normalization or fixed.get(model)
     if not isinstance(encoder, SeriesEncoder) or not isinstance(data.train, TensorSplit):
-        return window or DEFAULT_WINDOW, normalization or "last", bool(log_transform), ()
+        return _LinearPath(window or DEFAULT_WINDOW, normalization or "last", bool(log_transform))
     if normalization and window and not is_possible(normalization, window, encoder.period):
         reason = f"the window is {window}" if encoder.period > 1 else "no period was found: give one with --period"
         raise UsageError(
             f"--normalization {normalization} needs a window of more than one period of {encoder.period} values, but "
             f"{reason}"
         )
-    if None not in (window, normalization, log_transform):
-        assert window and normalization
-        return window, normalization, bool(log_transform), ()
+    if window and normalization and log_transform is not None:
+        return _LinearPath(window, normalization, log_transform)
     with torch.no_grad():
-        choice = choose_linear_path(
+        choices = rank_linear_paths(
             data,
             horizon=horizon,
             windows=[window] if window else list_windows(data, encoder, horizon),
@@ -262,12 +294,15 @@ def _choose_normalization(
             log_transforms=[log_transform] if log_transform is not None else [False, True][: 1 + encoder.is_positive],
             covariates=covariates,
         )
-    log_text = ", logarithms" if choice.log_transform else ""
-    note = (
-        f"chosen by cross-validation of the linear path: window of {choice.window}, normalization "
-        f"{choice.normalization}{log_text}"
+    best = choices[0]
+    chosen = [best] if model in _LINEAR else choose_members(choices)
+    members = tuple((c.window, c.normalization) for c in chosen)
+    members_text = ", ".join(f"window of {length} with normalization {name}" for length, name in members)
+    note = f"chosen by cross-validation: {members_text}{'; logarithms' if best.log_transform else ''}"
+    longest = max(length for length, _ in members)
+    return _LinearPath(
+        longest, best.normalization, best.log_transform, () if model in _LINEAR else members, (note,)
     )
-    return choice.window, choice.normalization, choice.log_transform, (note,)
 
 
 def _shorten_window(data: Data) -> int:
@@ -292,15 +327,18 @@ def _check_covariates(name: str, encoder: SeriesEncoder, covariates: tuple[str, 
     return covariates
 
 
-def _check_autoregressive(normalization: str | None, covariates: tuple[str, ...]) -> None:
+def _check_autoregressive(
+    normalization: str | None, covariates: tuple[str, ...], members: tuple[str, ...]
+) -> None:
     """Refuse what a network that continues from its own forecasts cannot use."""
     if covariates:
         raise UsageError(
             "--covariates are for models that forecast all steps at once: the covariates of the next step are not "
             "known; add --linear-path, or choose --model mlp"
         )
-    if normalization not in (None, "none"):
+    if normalization not in (None, "none") or members:
+        given = f"--linear-members {','.join(members)}" if members else f"--normalization {normalization}"
         raise UsageError(
-            f"--normalization {normalization} is for models with a linear path; add --linear-path, or choose --model "
+            f"{given} is for models with a linear path; add --linear-path, or choose --model "
             "mlp"
         )

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from didact.layers.window_normalization import NORMALIZATIONS
-from didact.models.tabular.linear_forecaster import DLinearForecaster, LinearForecaster, compute_moving_average
+from didact.models.tabular.linear_forecaster import (
+    DLinearForecaster,
+    LinearEnsemble,
+    LinearForecaster,
+    compute_moving_average,
+)
 from didact.models.tabular.residual_forecaster import ResidualForecaster
 from didact.registry import create_model
 
@@ -36,29 +41,37 @@ def test_dlinear_is_the_papers_equation():
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_all_begin_as_the_same_linear_regression(normalization):
+def test_dlinear_begins_as_the_same_linear_regression(normalization):
     torch.manual_seed(0)
     x, weight, bias = torch.randn(4, 9, 2), torch.randn(3, 18), torch.randn(3)
     shape = {"window": 9, "horizon": 3, "channels": 2, "normalization": normalization, "period": 4}
-    linear = LinearForecaster(**shape)
-    others = [DLinearForecaster(**shape, kernel_size=5), ResidualForecaster(**shape, network="mlp"),
-              ResidualForecaster(**shape, network="gru", num_layers=1)]
-    for model in (linear, *others):
-        model.set_weights(weight, bias, input_scale=2.0)
-    for model in others:
-        torch.testing.assert_close(model(x), linear(x))
+    models = LinearForecaster(**shape), DLinearForecaster(**shape, kernel_size=5)
+    for model in models:
+        model.set_weights(weight, bias)
+    torch.testing.assert_close(models[0](x), models[1](x))
+
+
+def test_ensemble_is_the_weighted_mean_of_its_members():
+    ensemble = LinearEnsemble([(9, "revin"), (5, "last")], horizon=3, channels=2, period=1)
+    ensemble.weights.copy_(torch.tensor([0.25, 0.75]))
+    x = torch.randn(4, 9, 2)
+    revin, last = ensemble.members
+    torch.testing.assert_close(ensemble(x), 0.25 * revin(x) + 0.75 * last(x[:, 4:]))
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
-def test_residual_is_added_before_level_and_scale_come_back(network):
+def test_residual_is_added_in_the_scale_of_the_window(network):
     torch.manual_seed(0)
     model = ResidualForecaster(window=9, horizon=3, channels=2, normalization="revin", network=network, num_layers=1)
-    model.set_weights(torch.zeros(3, 18), torch.zeros(3), input_scale=2.0)
+    x, y = 5 + 3 * torch.randn(40, 9, 2), torch.randn(40, 3)
     with torch.no_grad():
+        model.start_from_linear(x, y)
+        linear = model.linear(x)
+        torch.testing.assert_close(model(x), linear)                    # f is 0
         model.head.weight.normal_()
-    x = torch.randn(4, 9, 2)
-    mean, std = x.mean(1), x.std(1, correction=0)
-    z = (x - mean[:, None]) / std[:, None] / 2
-    expected = mean[:, :1] + std[:, :1] * model.head(model.residual(z))
-    torch.testing.assert_close(model(x), expected)
+    std = x.std(1, correction=0)
+    z = (x - x.mean(1)[:, None]) / std[:, None]
+    input_scale, output_scale = z.square().mean().sqrt(), ((y - linear) / std[:, :1]).square().mean().sqrt()
+    f = model.head(model.residual(z / input_scale))
+    torch.testing.assert_close(model(x), linear + std[:, :1] * output_scale * f, rtol=1e-4, atol=1e-4)
     assert (model.reader is None) == (network == "mlp")

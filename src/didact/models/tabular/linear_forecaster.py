@@ -5,6 +5,7 @@
 Zeng et al. 2023, Are Transformers Effective for Time Series Forecasting? (arXiv:2205.13504): Linear, NLinear, DLinear.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class LinearForecaster(nn.Module):
         return normalized.restore(self.linear(normalized.z.flatten(1)))
 
     @torch.no_grad()
-    def set_weights(self, weight: Tensor, bias: Tensor, **scales: float) -> None:
+    def set_weights(self, weight: Tensor, bias: Tensor) -> None:
         """Begin with the solution of a linear regression."""
         self.linear.weight.copy_(weight)
         self.linear.bias.copy_(bias)
@@ -67,7 +68,7 @@ class DLinearForecaster(nn.Module):
         return normalized.restore(self.trend(trend.flatten(1)) + self.seasonal((normalized.z - trend).flatten(1)))
 
     @torch.no_grad()
-    def set_weights(self, weight: Tensor, bias: Tensor, **scales: float) -> None:
+    def set_weights(self, weight: Tensor, bias: Tensor) -> None:
         """Both parts begin with the same weights: together they are that linear regression."""
         self.trend.weight.copy_(weight)
         self.seasonal.weight.copy_(weight)
@@ -76,6 +77,24 @@ class DLinearForecaster(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         return {"window": 9, "horizon": 3, "channels": 2, "kernel_size": 5}, torch.randn(batch_size, 9, 2)
+
+
+class LinearEnsemble(nn.Module):
+    """x̂ = Σ_j w_j x̂_j of linear forecasters that read windows of different length, normalized in different ways."""
+
+    def __init__(self, members: Sequence[tuple[int, Normalization]], *, horizon: int, channels: int, period: int):
+        super().__init__()
+        self.windows = [window for window, _ in members]
+        self.members = nn.ModuleList(
+            LinearForecaster(window=window, horizon=horizon, channels=channels, normalization=n, period=period)
+            for window, n in members
+        )
+        self.register_buffer("weights", torch.full((len(members),), 1 / len(members)))
+        self.weights: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        forecasts = [member(x[:, -window:]) for window, member in zip(self.windows, self.members, strict=True)]
+        return torch.einsum("j,jbn->bn", self.weights, torch.stack(forecasts))
 
 
 def compute_moving_average(x: Tensor, kernel_size: int) -> Tensor:

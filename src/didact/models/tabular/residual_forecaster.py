@@ -1,10 +1,12 @@
-"""Linear forecaster with a network on top that learns what the linear path leaves over.
+"""Linear forecasters with a network on top that learns what the linear path leaves over.
 
-    window -> normalization -> z -> W z + b + f(z) -> level and scale given back;  f: an MLP, or recurrent layers
+    window -> Σ_j w_j (W_j z_j + b_j)                          z_j: a part of the window, normalized in its own way
+    window -> normalization -> z -> f(z) -> scale given back   f: an MLP, or recurrent layers
 
 A linear path beside a network: LSTNet (Lai et al. 2018, arXiv:1703.07015), TiDE (Das et al. 2023, arXiv:2304.08424).
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from didact.layers.recurrent.recurrent import Init, Recurrent
 from didact.layers.window_normalization import Normalization, normalize_window
+from didact.models.tabular.linear_forecaster import LinearEnsemble
 from didact.registry import register_model
 
 
@@ -53,7 +56,7 @@ class _RecurrentResidual(nn.Module):
 @register_model("mlp_forecaster", network="mlp")
 @register_model("linear_lstm_forecaster", network="lstm")
 class ResidualForecaster(nn.Module):
-    """x̂ = W z + b + f(z): (B, T, C) -> (B, n)."""
+    """x̂ = Σ_j w_j x̂_j + σ f(z): (B, T, C) -> (B, n)."""
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class ResidualForecaster(nn.Module):
         channels: int = 1,
         normalization: Normalization = "last",
         period: int = 1,
+        members: Sequence[tuple[int, Normalization]] = (),
         network: str = "mlp",
         hidden_size: int = 64,
         num_layers: int = 2,
@@ -71,7 +75,9 @@ class ResidualForecaster(nn.Module):
     ):
         super().__init__()
         self.horizon, self.normalization, self.period = horizon, normalization, period
-        self.linear = nn.Linear(window * channels, horizon)
+        self.linear = LinearEnsemble(
+            members or [(window, normalization)], horizon=horizon, channels=channels, period=period
+        )
         self.residual: nn.Module = (
             _MLPResidual(window, channels, hidden_size, num_layers, dropout)
             if network == "mlp"
@@ -87,9 +93,9 @@ class ResidualForecaster(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         normalized = normalize_window(x, self.horizon, self.normalization, self.period)
-        z = normalized.z
-        f = self.output_scale * self.head(self.residual(z / self.input_scale))
-        return normalized.restore(self.linear(z.flatten(1)) + f)
+        f: Tensor = self.head(self.residual(normalized.z / self.input_scale))
+        linear: Tensor = self.linear(x)
+        return linear + normalized.scale * self.output_scale * f
 
     @property
     def reader(self) -> Recurrent | None:
@@ -97,19 +103,23 @@ class ResidualForecaster(nn.Module):
         return self.residual.reader if isinstance(self.residual, _RecurrentResidual) else None
 
     @torch.no_grad()
-    def set_weights(
-        self, weight: Tensor, bias: Tensor, *, input_scale: float = 1.0, output_scale: float = 1.0
-    ) -> None:
-        """Begin as a linear regression, f = 0, whose weights stay: training would only overfit what ridge has fitted.
-        """
-        self.linear.weight.copy_(weight)
-        self.linear.bias.copy_(bias)
+    def start_from_linear(self, x: Tensor, y: Tensor) -> None:
+        """Begin with f = 0, in the units of these windows and of what the linear path leaves over."""
         self.head.weight.zero_()
         self.head.bias.zero_()
-        self.input_scale.fill_(input_scale)
-        self.output_scale.fill_(output_scale)
+        normalized = normalize_window(x, self.horizon, self.normalization, self.period)
+        residuals = (y - self.linear(x)) / normalized.scale
+        self.input_scale.copy_(normalized.z.square().mean().sqrt().clamp(min=1e-6))
+        self.output_scale.copy_(residuals.square().mean().sqrt().clamp(min=1e-6))
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        keywords = {"window": 9, "horizon": 3, "channels": 2, "hidden_size": 6, "num_layers": 1}
+        keywords = {
+            "window": 9,
+            "horizon": 3,
+            "channels": 2,
+            "hidden_size": 6,
+            "num_layers": 1,
+            "members": [(9, "last"), (5, "none")],
+        }
         return keywords, torch.randn(batch_size, 9, 2)
