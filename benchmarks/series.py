@@ -90,8 +90,7 @@ def measure_series(name: str, values: Values, horizon: int) -> dict[str, Any]:
     data = build_series(name, values.tolist(), "value")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = didact.train("forecast", data=data, horizon=horizon, runs=folder, baselines=True)
-    metadata = run.metadata
+        metadata = didact.train("forecast", data=data, horizon=horizon, runs=folder, baselines=True).metadata
     scores = {baseline["name"]: baseline["metrics"]["rmse"] for baseline in metadata["baselines"]}
     seconds = time.perf_counter() - start - sum(baseline["seconds"] for baseline in metadata["baselines"])
     chosen = {key: metadata["arguments"][key] for key in ("window", "normalization", "log_transform", "period")}

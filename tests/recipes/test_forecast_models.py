@@ -11,6 +11,7 @@ from didact.analysis.ridge import PENALTIES
 from didact.data.load import load
 from didact.data.time_series import build_series, with_horizon
 from didact.errors import UsageError
+from didact.explain.explain_run import explain_run
 from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.models.tabular.linear_forecaster import LinearForecaster
@@ -83,13 +84,10 @@ def test_recurrent_layers_on_top_of_a_linear_path(workdir):
     run = didact.train("forecast", data="own.csv", model="gru", linear_path=True, hidden_size=8, steps=30)
     linear = didact.train("forecast", data="own.csv", model="mlp", hidden_size=8, steps=1, lr=1e-9)
     assert run.metadata["validation"]["rmse"] <= 1.05 * linear.metadata["validation"]["rmse"]
-    assert didact_methods(run) == {"gates", "memory"} and didact_methods(linear) == set()
-
-
-def didact_methods(run):
-    from didact.explain.sequences import list_methods
-
-    return set(list_methods(load_model(run)[0].network))
+    (explanation,) = explain_run(run, [",".join(["1.0", "2.0"] * 200)])["explained"]
+    assert set(explanation["methods"]) == {"gates", "memory"}
+    with pytest.raises(UsageError, match=r"memory of recurrent layers, which .* has not; train with --model lstm"):
+        explain_run(linear)
 
 
 def test_linear_path_is_scikit_learns_ridge():

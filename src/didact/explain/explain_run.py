@@ -132,6 +132,11 @@ def _explain_sequences(
     """Networks that read tokens or values in order: attention, alignment, gates and memory; None for other networks."""
     objective, data = load_model(run)
     available = sequences.list_methods(getattr(objective, "network", objective))
+    if isinstance(objective, CanForecast) and not available:
+        raise UsageError(
+            f"forecasts are explained by the gates and the memory of recurrent layers, which {run.folder} has not; "
+            "train with --model lstm, gru or rnn"
+        )
     if not available or data.kind not in ("text", "pairs", "tags", "series"):
         return None
     if not isinstance(objective, CanClassify | CanTranslate | CanTagTokens | CanFillMask | CanForecast):
