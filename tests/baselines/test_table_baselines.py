@@ -1,6 +1,7 @@
 """Baselines of tables: the same numbers as scikit-learn gives by itself, in the metrics of the run."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.dummy import DummyRegressor
@@ -12,9 +13,10 @@ from sklearn.preprocessing import StandardScaler
 
 import didact
 from didact.baselines import fit_baselines
-from didact.baselines.tables import _to_cells
+from didact.baselines.tables import _fit_linear, _to_cells
 from didact.data.core import TensorSplit
 from didact.data.load import load
+from didact.data.tables.table_options import TableOptions
 
 
 def split_arrays(data):
@@ -130,3 +132,16 @@ def test_pooled_folds_are_fitted_once(workdir):
     assert {b["name"]: b["metrics"] for b in run.metadata["baselines"]} == {
         b.name: pytest.approx(b.metrics, abs=1e-6) for b in fit_baselines(load("iris"))
     }
+
+
+def test_weights_of_rows_count_in_the_baselines(mixed_csv):
+    """Rows of weight 0 do not count: the same as without them."""
+    frame = pd.read_csv(mixed_csv)
+    frame["trust"] = np.where(np.arange(len(frame)) % 3 == 0, 0.0, 1.0)
+    frame["y"] += np.where(frame["trust"] == 0, 50.0, 0.0)
+    frame.to_csv(mixed_csv, index=False)
+    weighted = load(str(mixed_csv), target="y", table=TableOptions(sample_weight="trust"))
+    kept = weighted.train.columns["weight"] > 0
+    x, y = (weighted.train.columns[name][kept].double().numpy() for name in ("x", "y"))
+    prediction = _fit_linear(weighted, *(weighted.train.columns[n].double().numpy() for n in ("x", "y", "weight")), x)
+    assert abs(prediction - y).mean() < 2                              # unweighted it is pulled up by some 17

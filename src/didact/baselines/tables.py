@@ -20,6 +20,7 @@ from didact.data.tables.table import TableEncoder
 _TASKS = ("binary", "multiclass", "regression")
 _MAX_CELLS = 20_000_000       # rows times features that a model is fitted to; more rows are thinned out
 _MAX_BOOSTED_FEATURES = 2_000
+Numbers = NDArray[np.float64]         # (N,), or (N, K) probabilities
 Features = NDArray[np.float64]
 
 
@@ -46,12 +47,13 @@ def fit_table_baselines(data: Data) -> Iterator[Baseline]:
     name = "mean" if is_regression else "class shares"
     description = f"the {name} of the training rows for every row"
     yield from score(name, description, lambda: _predict_constant(data, fit_y, test_y))
-    yield from score(*_describe_linear(is_regression), lambda: _fit_linear(data, fit_x, fit_y, test_x))
+    weight = rows["weight"].double().numpy() if "weight" in rows else None
+    yield from score(*_describe_linear(is_regression), lambda: _fit_linear(data, fit_x, fit_y, weight, test_x))
     if data.num_features <= _MAX_BOOSTED_FEATURES:
         yield from score(
             "gradient boosting",
             "scikit-learn's histogram gradient boosting, 100 trees for each class",
-            lambda: _fit_boosting(data, fit_x, fit_y, test_x),
+            lambda: _fit_boosting(data, fit_x, fit_y, weight, test_x),
         )
 
 
@@ -65,7 +67,7 @@ def _select_rows(data: Data) -> Batch:
     # where training and validation rows are pooled for folds, both splits are all of them
     splits = [data.train] if data.train is data.validation else [data.train, data.validation]
     parts = [_read_rows(split) for split in splits]
-    rows = {name: torch.cat([part[name] for part in parts]) for name in ("x", "y")}
+    rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     n, limit = len(rows["y"]), _max_rows(data)
     index = torch.linspace(0, n - 1, limit).long() if n > limit else torch.arange(n)
     return {name: column[index] for name, column in rows.items()}
@@ -88,26 +90,30 @@ def _describe_linear(is_regression: bool) -> tuple[str, str]:
     return "logistic regression", "linear, on standardized features, an L2 penalty of 1"
 
 
-def _fit_linear(data: Data, fit_x: Features, fit_y: NDArray[np.float64], test_x: Features) -> NDArray[np.float64]:
+def _fit_linear(
+    data: Data, fit_x: Features, fit_y: Numbers, weight: Numbers | None, test_x: Features
+) -> Numbers:
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     if data.task == "regression":
-        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13))).fit(fit_x, fit_y)
-        return np.asarray(model.predict(test_x))
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(fit_x, fit_y)
+        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
+        return np.asarray(ridge.fit(fit_x, fit_y, ridgecv__sample_weight=weight).predict(test_x))
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    model.fit(fit_x, fit_y, logisticregression__sample_weight=weight)
     return _predict_probabilities(data, model, test_x)
 
 
 def _fit_boosting(
-    data: Data, fit_x: Features, fit_y: NDArray[np.float64], test_x: Features
-) -> NDArray[np.float64]:
+    data: Data, fit_x: Features, fit_y: Numbers, weight: Numbers | None, test_x: Features
+) -> Numbers:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     is_categorical, fit_cells, test_cells = _to_cells(data, fit_x, test_x)
     kind = HistGradientBoostingRegressor if data.task == "regression" else HistGradientBoostingClassifier
-    model = kind(categorical_features=is_categorical, random_state=0).fit(fit_cells, fit_y)
+    model = kind(categorical_features=is_categorical, random_state=0)
+    model.fit(fit_cells, fit_y, sample_weight=weight)
     if data.task == "regression":
         return np.asarray(model.predict(test_cells))
     return _predict_probabilities(data, model, test_cells)
