@@ -70,7 +70,7 @@ def plan_within_time(
     limit = default_limit if settings.budget is None else settings.budget - (time.perf_counter() - started)
     timing = _time_experiment(prepared, group, limit, enough_rounds=plan.total_rounds if is_cut else 0)
     own_seconds = timing.estimate_seconds(plan.total_rounds, plan.evaluations_after(0))
-    if is_cut and own_seconds <= limit:
+    if is_cut and group.broadcast_object(own_seconds <= limit):      # each process has measured other times
         return prepared
     if settings.budget is not None:
         limit = settings.budget - (time.perf_counter() - started)
@@ -80,14 +80,14 @@ def plan_within_time(
             raise UsageError(_explain_too_short(float(settings.budget or 0.0), timing, limit))
         num_rounds = num_evaluations = 1
     evaluate_every = settings.evaluate_every or math.ceil(num_rounds / num_evaluations)
-    weights_text = "loading or training the initial weights " if experiment.initialize_weights else ""
+    weights_text = ", loading or training the initial weights" if experiment.initialize_weights else ""
     budget_note = f"--budget {format_seconds(float(settings.budget or 0))}"
     note = _describe_cut(plan, own_seconds, default_limit) if is_cut else budget_note
     note += f": {_describe_fit(plan, num_rounds, timing, num_evaluations)}"
     note += (
         f"; --epochs {math.ceil(plan.total_rounds / plan.rounds_per_epoch)} trains them all, --budget 10m for longer"
         if is_cut
-        else f"; importing PyTorch, {weights_text}and writing the report are left out"
+        else f"; importing PyTorch{weights_text} and writing the report are left out"
     )
     experiment = replace(experiment.with_budget(None, num_rounds), evaluate_every=evaluate_every)
     own_steps = {"steps": num_rounds} if "steps" in prepared.arguments else {}      # an option of the recipe
