@@ -218,7 +218,7 @@ def _read_source_sentences(path: Path) -> list[tuple[str, str]]:
 
 def _read_tsv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     """The lines that are not blank, with their numbers, split at tabs; a header line is left out, with a note."""
-    if TableFile.parse(path).format != "csv":
+    if TableFile.parse(path).format not in ("csv", ""):        # a .txt has a sentence on each line
         return _read_two_columns(path)
     # splitlines would also cut at U+2028, which may stand in a sentence
     lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)
