@@ -73,7 +73,7 @@ def didact() -> None:
     The first minute:
       didact train mlp                               digits in seconds, and a report
       didact predict latest digit.png                use the trained model
-      didact train mlp --data my.csv --target price  the same on your own table
+      didact train my.csv --target price             your own file or folder: a recipe is chosen
     """
 
 

@@ -74,9 +74,10 @@ def parse_recipe_name(
 ) -> str:
     """The recipe's name, which is the first argument; with --help, print the suitable recipes and exit."""
     if arguments and arguments[0] in ("-h", "--help"):
+        chosen = f" `didact {verb} FILE` chooses a recipe for your data." if verb in ("train", "show") else ""
         echo(
             f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's "
-            "options. Recipes:\n"
+            f"options.{chosen} Recipes:\n"
         )
         for recipe in filter(is_suitable, load_recipes().values()):
             echo(f"  {recipe.name:<21} {recipe.summary}")

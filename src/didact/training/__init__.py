@@ -1,7 +1,7 @@
 """Training: from a recipe to a finished run.
 
     prepare, run_training, resume, restore     recipe and options -> experiment -> run, and back
-    experiment, plan                           what is trained, and its budget in rounds
+    experiment, plan, time_budget              what is trained, its budget in rounds, and how many fit into a time
     loop, step, evaluation                     the loop, one step (CUDA graphs, accumulation), evaluation
     early_stopping, gradient_clipping, ema     what surrounds a step
     checkpoint, divergence, interrupts         saving, NaN and Ctrl-C
