@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +45,18 @@ def fit_baselines(data: Data) -> Iterator[Baseline]:
     fit: Callable[[Data], Iterator[Baseline]] = getattr(import_module(f"didact.baselines.{module}"), function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")        # of scikit-learn, on steps that did not converge
-        yield from fit(data)
+        try:
+            yield from fit(data)
+        except ValueError:                     # rows of a single class, say: no baseline may end a finished training
+            return
+
+
+def predict_probabilities(data: Data, model: Any, x: Any) -> NDArray[np.float64]:
+    """(N, K) of a fitted classifier of scikit-learn: 0 for a class that the fitted rows lack."""
+    given = model.predict_proba(x)
+    probabilities = np.zeros((len(given), data.num_classes))
+    probabilities[:, model.classes_.astype(int)] = given
+    return probabilities
 
 
 def score_predictions(data: Data, prediction: NDArray[np.float64], y: Tensor) -> dict[str, float]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from didact.baselines.core import Baseline, score_predictions
+from didact.baselines.core import Baseline, predict_probabilities, score_predictions
 from didact.data.core import Batch, Data, TensorSplit
 from didact.data.tables.columns import CategoricalColumn
 from didact.data.tables.table import TableEncoder
@@ -102,7 +102,7 @@ def _fit_linear(
         return np.asarray(ridge.fit(fit_x, fit_y, ridgecv__sample_weight=weight).predict(test_x))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     model.fit(fit_x, fit_y, logisticregression__sample_weight=weight)
-    return _predict_probabilities(data, model, test_x)
+    return predict_probabilities(data, model, test_x)
 
 
 def _fit_boosting(
@@ -116,14 +116,7 @@ def _fit_boosting(
     model.fit(fit_cells, fit_y, sample_weight=weight)
     if data.task == "regression":
         return np.asarray(model.predict(test_cells))
-    return _predict_probabilities(data, model, test_cells)
-
-
-def _predict_probabilities(data: Data, model: Any, x: Features) -> NDArray[np.float64]:
-    """(N, K): 0 for a class that the fitted rows lack."""
-    probabilities = np.zeros((len(x), data.num_classes))
-    probabilities[:, model.classes_.astype(int)] = model.predict_proba(x)
-    return probabilities
+    return predict_probabilities(data, model, test_cells)
 
 
 def _to_cells(data: Data, *parts: Features) -> tuple[list[bool], Features, Features]:

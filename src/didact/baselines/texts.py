@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from didact.baselines.core import Baseline, score_predictions
+from didact.baselines.core import Baseline, predict_probabilities, score_predictions
 from didact.data.core import Data, TensorSplit
 from didact.data.text.token_choice import TextStatistics
 
@@ -112,4 +112,6 @@ def make_tf_idf_pipeline(task: str, options: Mapping[str, Any], max_features: in
 def _fit_tf_idf(data: Data, rows: _TextRows, options: Mapping[str, Any]) -> NDArray[np.float64]:
     """Predicted numbers, or the probability of each class."""
     pipeline = make_tf_idf_pipeline(data.task, options, _MAX_FEATURES).fit(rows.fit, rows.fit_y.numpy())
-    return np.asarray(pipeline.predict(rows.test) if data.task == "regression" else pipeline.predict_proba(rows.test))
+    if data.task == "regression":
+        return np.asarray(pipeline.predict(rows.test))
+    return predict_probabilities(data, pipeline, rows.test)
