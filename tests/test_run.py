@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,9 @@ import didact
 from didact import recipes
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.registry import RECIPES
 from didact.run import Run, find_run
+from didact.schema import RUN_METADATA, MapOf, Nullable, Scalar
 
 HOLD_LOCK_SCRIPT = """
 import sys
@@ -84,3 +87,33 @@ def test_interrupted_run_has_status_stopped(workdir, monkeypatch):
     with pytest.raises(didact.training.interrupts.Interrupted, match="stopped at step 3 of"):
         didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=2, batch_size=16)
     assert Run.open("latest").metadata["status"] == "stopped"
+
+
+def find_unknown_keys(value, shape, path=""):
+    """The keys of run.json that no shape describes."""
+    if isinstance(shape, Nullable):
+        return [] if value is None else find_unknown_keys(value, shape.shape, path)
+    if isinstance(shape, MapOf):
+        return [key for name, v in value.items() for key in find_unknown_keys(v, shape.shape, f"{path}.{name}")]
+    if isinstance(shape, list):
+        return [key for v in value for key in find_unknown_keys(v, shape[0], path)]
+    if isinstance(shape, Scalar) or path == ".data.encoder":       # each kind of encoder checks its own
+        return []
+    shapes = {name.rstrip("?"): inner for name, inner in shape.items()}
+    return [
+        key
+        for name, v in value.items()
+        for key in (find_unknown_keys(v, shapes[name], f"{path}.{name}") if name in shapes else [f"{path}.{name}"])
+    ]
+
+
+@pytest.mark.parametrize(("recipe", "options"), [
+    ("mlp", {"hidden": (4,)}), ("tabular", {"data": "iris", "members": 2, "hidden": (4,)}),
+    ("forecast", {"hidden_size": 4, "window": 12}), ("vae", {"hidden": (8,)}), ("fasttext", {"embed_dim": 4}),
+    ("tabular", {"data": "t.csv", "members": 2, "hidden": (4,), "test": "t.csv", "drop": ("b",), "sample_weight": "w"}),
+])  # fmt: skip
+def test_every_key_of_run_json_has_a_shape(workdir, recipe, options):
+    """Where it is read from a damaged file, a value of another kind is then refused by name."""
+    Path("t.csv").write_text("a,b,w,y\n" + "".join(f"{i},{i % 7},{1 + i % 3},{i * i}\n" for i in range(60)))
+    run = didact.train(RECIPES[recipe], steps=2, batch_size=16, **options)
+    assert find_unknown_keys(run.metadata, RUN_METADATA) == []

@@ -8,9 +8,13 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -106,17 +110,26 @@ _DATA: Shape = {
     "std?": TENSOR,
     "class_counts?": MapOf([COUNT]),
     "rows?": MapOf(COUNT),
-    "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Nullable(SIZE)},
+    "bin_edges?": [[NUMBER]],
+    "source?": {
+        "path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Nullable(SIZE), "target?": Nullable(TEXT),
+        "task?": Nullable(TEXT), "text?": Nullable(TEXT), "kind?": TEXT, "fingerprint?": TEXT,
+        "tokens?": Nullable(TEXT), "reading?": TEXT, "unlabeled?": FLAG, "validation?": TEXT, "test?": TEXT,
+        "drop?": [TEXT], "features?": [TEXT], "sample_weight?": TEXT,
+    },
     "encoder?": Nullable({"kind": TEXT}),
 }
 _HEALTH: Shape = {
+    "name?": TEXT,
     "kind?": TEXT,
     "task?": TEXT,
     "target?": TEXT,
     "shape?": [COUNT],
     "splits?": MapOf(COUNT),
     "classes?": MapOf(COUNT),
+    "counts?": MapOf([COUNT]),
     "imbalance?": NUMBER,
+    "constant?": COUNT,
     "duplicates?": Nullable(MapOf(COUNT)),
     "fingerprint?": TEXT,
     "notes?": [TEXT],
@@ -147,8 +160,15 @@ RUN_METADATA: Shape = {  # run.json; keys that later versions added are optional
     "precision?": TEXT,
     "processes?": SIZE,
     "trained_for?": TEXT,
-    "propagation?": [{"layer": TEXT, "kind": TEXT, "variance": SCORE, "gradient_variance": SCORE}],
-    "plan?": {"batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE},
+    "propagation?": [{
+        "layer": TEXT, "kind": TEXT, "variance": SCORE, "gradient_variance": SCORE, "mean?": SCORE,
+        "gradient_mean?": SCORE,
+    }],
+    "plan?": {
+        "batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE, "num_examples?": SIZE,
+        "batches_per_round?": SIZE, "evaluate_every?": SIZE, "log_every?": SIZE, "min_batch_size?": SIZE,
+    },
+    "baselines?": [{"name": TEXT, "description": TEXT, "metrics": MapOf(SCORE), "seconds?": SECONDS}],
     "monitor?": MONITOR,
     "command?": TEXT,
     "versions?": MapOf(Nullable(TEXT)),
@@ -204,6 +224,20 @@ def parse_json(text: str) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def parse_foreign_json(text: bytes | str) -> Any:
+    """JSON as other programs write it, also with NaN; ValueError where it is none or too deeply nested.
+
+    Half of a surrogate pair ("\\ud800"), which no file in UTF-8 can hold, becomes U+FFFD.
+    """
+    try:
+        value = json.loads(text)
+        if _SURROGATE_ESCAPE.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
+            value = json.loads(_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
 
 
 def _refuse_constant(word: str) -> None:

@@ -46,6 +46,13 @@ def make_zip(raw, compression=zipfile.ZIP_DEFLATED):
     return out.getvalue()
 
 
+def make_zip_of_table():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.csv", TABLE)
+    return out.getvalue()
+
+
 def read_all_members(path):
     return read_tar_members(path, lambda name: True)
 
@@ -59,6 +66,7 @@ FORMATS = {
     "csv": ("t.csv", TABLE, read_table),
     "csv.gz": ("t.csv.gz", gzip.compress(TABLE), read_table),
     "csv.xz": ("t.csv.xz", lzma.compress(TABLE), read_table),
+    "csv.zip": ("t.csv.zip", make_zip_of_table(), read_table),
     "gz": ("t.gz", gzip.compress(TABLE), read_decompressed),
     "xz": ("t.xz", lzma.compress(TABLE), read_decompressed),
     "tar": ("t.tar", make_tar(TABLE, "w"), read_all_members),
@@ -139,10 +147,19 @@ def test_encrypted_zip_is_refused(tmp_path):
     assert "password" in get_read_error(read_bin_members, tmp_path / "t.zip")
 
 
+@pytest.mark.parametrize("offset, value", [(6, 99), (10, 77)])            # version, method
+def test_zip_of_an_unknown_kind_is_refused(tmp_path, offset, value):
+    raw = bytearray(make_zip_of_table())
+    start = raw.rfind(b"PK\x01\x02")
+    raw[start + offset : start + offset + 2] = struct.pack("<H", value)
+    (tmp_path / "t.csv.zip").write_bytes(raw)
+    assert "t.csv.zip" in get_read_error(read_table, tmp_path / "t.csv.zip")
+
+
 BOMB_SIZE = 36 * 2**20   # bytes of nothing, which pack into a few thousand
 
 
-@pytest.mark.parametrize("format_name", sorted(FORMATS.keys() - {"csv", "tar"}))
+@pytest.mark.parametrize("format_name", sorted(FORMATS.keys() - {"csv", "csv.zip", "tar"}))
 def test_decompression_bomb_is_refused_before_it_is_in_memory(tmp_path, monkeypatch, format_name):
     monkeypatch.setenv("DIDACT_UNPACKED_BYTES", str(2**20))
     name, _, reader = FORMATS[format_name]

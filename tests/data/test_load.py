@@ -152,3 +152,16 @@ def test_compute_uint8_mean_std_equals_float_statistics():
         std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0
     )
     assert std.flatten()[1] == 1  # a constant channel is centered, not scaled
+
+
+def test_size_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("didact.data.images.resize.free_memory", lambda: 2**20)
+    assert load("digits", size=16).shape == (1, 16, 16)
+    with pytest.raises(UsageError, match=r"--size 64: 'digits' would take 0.0 GiB, more than half of .* smaller size"):
+        load("digits", size=64)
+
+
+def test_images_are_resized_in_chunks_as_at_once(monkeypatch):
+    whole = load("digits", size=11)
+    monkeypatch.setattr("didact.data.images.resize._BYTES_AT_ONCE", 5_000)
+    assert torch.equal(load("digits", size=11).train.columns["x"], whole.train.columns["x"])

@@ -119,3 +119,17 @@ def test_one_member_predicts_as_the_whole_network_does():
     network = TabularEnsemble(((0.0, 1.0), (-2.0, -0.5, 0.1, 3.0)), 2, members=3, hidden=(6, 5)).eval()
     x, members = torch.randn(7, 2), torch.tensor([0, 2, 2, 1, 0, 2, 0])
     torch.testing.assert_close(network.predict_with_members(x, members), network(x)[torch.arange(7), members])
+
+
+@pytest.mark.parametrize("kind", ["number", "two_values", "category", "constant", "date"])
+def test_tables_whose_inputs_are_all_of_one_kind(workdir, kind):
+    cells = {
+        "number": lambda i: f"{i / 7:.3f}",
+        "two_values": lambda i: str(i % 2),
+        "category": lambda i: ("red", "green", "blue")[i % 3],
+        "constant": lambda i: "1",
+        "date": lambda i: f"2024-{1 + i % 12:02d}-{1 + i % 28:02d}",
+    }[kind]
+    (workdir / "t.csv").write_text("a,y\n" + "".join(f"{cells(i)},{i % 5 / 2 + 0.25}\n" for i in range(40)))
+    run = didact.train("tabular", data="t.csv", target="y", members=2, hidden=(4,), epochs=1)
+    assert run.metadata["test"]["mae"] < 10

@@ -1,5 +1,6 @@
 """What a kill or a power cut may leave beside or instead of a run's files, and what resume makes of it."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import didact
 from didact import files
 from didact.api import resume
+from didact.cli.main import main
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
@@ -129,3 +131,35 @@ def test_resume_refuses_data_whose_names_have_changed(old, new, workdir, monkeyp
         resume(Run.open("mlp/latest"))
     Path("t.csv").write_text(table)
     assert resume(Run.open("mlp/latest")).metadata["status"] == "finished"
+
+
+@pytest.mark.parametrize("damage", [
+    lambda m: m.pop("plan"), lambda m: m["plan"].pop("num_examples"), lambda m: m.pop("layers"),
+    lambda m: m.pop("health"), lambda m: m["settings"].pop("seed"), lambda m: m.pop("device"),
+])  # fmt: skip
+def test_resume_shows_what_it_trains_where_run_json_does_not_say_it(killed_run, damage, capsys):
+    path = killed_run.folder / "run.json"
+    metadata = json.loads(path.read_text())
+    damage(metadata)
+    path.write_text(json.dumps(metadata))
+    assert main(["resume", str(killed_run.folder)]) == 0
+    assert "42 steps of 16 examples (6 epochs)" in capsys.readouterr().err
+    assert Run(killed_run.folder).metadata["status"] == "finished"
+
+
+@pytest.mark.parametrize(("keys", "value"), [
+    (("plan", "num_examples"), "7"), (("baselines", 0, "metrics"), 3), (("baselines", 0), None),
+    (("health", "counts"), []), (("data", "source", "target"), 7), (("data", "source", "kind"), []),
+])  # fmt: skip
+def test_resume_refuses_values_of_another_kind_in_run_json(workdir, keys, value):
+    run = didact.train(RECIPES["mlp"], **SMALL)
+    metadata = json.loads((run.folder / "run.json").read_text())
+    metadata["data"]["source"] |= {"target": "", "kind": "table"}
+    entry = metadata
+    for key in keys[:-1]:
+        entry = entry[key]
+    entry[keys[-1]] = value
+    (run.folder / "run.json").write_text(json.dumps(metadata))
+    name = re.escape("".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip("."))
+    with pytest.raises(ValueError, match=f"run.json: {name} must be .*, got .*; the run's folder is damaged"):
+        resume(Run(run.folder))

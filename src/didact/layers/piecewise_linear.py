@@ -39,13 +39,13 @@ class PiecewiseLinearEncoding(nn.Module):
         index = {"numbers": numbers, "two_valued": two_valued, "bin_features": features}
         for name, columns in index.items():
             self.register_buffer(name, torch.tensor(columns, dtype=torch.long), persistent=False)
-        is_first = torch.tensor([k == 0 or features[k - 1] != f for k, f in enumerate(features)])
-        is_last = torch.tensor([k + 1 == len(features) or features[k + 1] != f for k, f in enumerate(features)])
+        is_first = [k == 0 or features[k - 1] != f for k, f in enumerate(features)]
+        is_last = [k + 1 == len(features) or features[k + 1] != f for k, f in enumerate(features)]
         statistics = {
             "left": [a for _, a, _ in bins],
             "width": [b - a for _, a, b in bins],
-            "low": torch.where(is_first, -1e4, 0.0),
-            "high": torch.where(is_last, 1e4, 1.0),
+            "low": [-1e4 if first else 0.0 for first in is_first],
+            "high": [1e4 if last else 1.0 for last in is_last],
             "median": [_quantile(edges[f], 0.5) for f in numbers],
             "spread": [_quantile(edges[f], 0.75) - _quantile(edges[f], 0.25) for f in numbers],
             "mean": mean[two_valued],

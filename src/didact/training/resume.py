@@ -12,7 +12,7 @@ from didact.training.experiment import EventCallback, ignore_events
 from didact.training.loop import Trainer
 from didact.training.prepare import training_device
 from didact.training.restore import check_best_weights, rebuild, translate_load_errors
-from didact.training.run_training import evaluate_best, load_initial_weights, run_trainer
+from didact.training.run_training import describe_start, evaluate_best, load_initial_weights, run_trainer
 
 
 def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
@@ -50,6 +50,7 @@ def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
         group=group,
         on_event=on_event,
     )
+    start = describe_start(prepared, trainer)
     if checkpoint is not None:
         with translate_load_errors(run, "state"):
             restore_checkpoint(trainer, checkpoint)
@@ -62,6 +63,6 @@ def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
         )
         run.update_metadata(status="running", processes=group.world_size)
         notes = [*metadata.get("notes", ()), *([gap_note] if lost_bytes else [])]
-        on_event("start", metadata | {"run": str(run.folder), "resumed": trainer.state.step, "notes": notes})
+        on_event("start", metadata | start | {"run": str(run.folder), "resumed": trainer.state.step, "notes": notes})
     state = trainer.state if trainer.state.stop_reason else run_trainer(trainer)
     return evaluate_best(trainer, state, prepared)

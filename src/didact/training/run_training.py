@@ -116,13 +116,12 @@ def run_trainer(trainer: Trainer) -> TrainingState:
 
 def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: EventCallback) -> Trainer:
     """Create the run's folder with everything that is known before training."""
-    recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
+    recipe, experiment = prepared.recipe, prepared.experiment
     device = training_device(prepared, group)
-    trainer = Trainer(experiment, settings, device=device, run=run, group=group, on_event=on_event)
+    trainer = Trainer(experiment, prepared.settings, device=device, run=run, group=group, on_event=on_event)
     metadata = {
-        "recipe": recipe.name,
+        **describe_start(prepared, trainer),
         "arguments": prepared.arguments,
-        "settings": asdict(settings),
         "summary": recipe.summary,
         "chapter": recipe.chapter,
         "sources": recipe.sources,
@@ -130,17 +129,11 @@ def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: 
         "command_to_repeat": reproduce_command(prepared),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "status": "running",
-        "data": data_to_json(prepared.data),
-        "health": summarize_health(experiment.data),
         "notes": experiment.notes,
-        "layers": summarize_layers(trainer.objective, take_examples(trainer.data.train)),
         "propagation": measure_signal_propagation(
             trainer.objective, take_examples(trainer.data.train, num_examples=64), loss_fn=lambda loss: loss
         ),
-        "device": describe_device(device),
-        "precision": trainer.precision.name,
         "processes": group.world_size,
-        "plan": asdict(trainer.plan),
         "monitor": [experiment.objective.monitor, experiment.objective.mode],
         **({"trained_for": prepared.trained_for} if prepared.trained_for else {}),
         **environment(),
@@ -148,6 +141,20 @@ def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: 
     if group.is_main:
         run.initialize(metadata, dict(prepared.data.indices))
     return trainer
+
+
+def describe_start(prepared: PreparedExperiment, trainer: Trainer) -> dict[str, Any]:
+    """What is trained, on which data and device, and for how long: of a new run, and of one that is resumed."""
+    return {
+        "recipe": prepared.recipe.name,
+        "settings": asdict(prepared.settings),
+        "data": data_to_json(prepared.data),
+        "health": summarize_health(prepared.experiment.data),
+        "layers": summarize_layers(trainer.objective, take_examples(trainer.data.train)),
+        "device": describe_device(trainer.precision.device),
+        "precision": trainer.precision.name,
+        "plan": asdict(trainer.plan),
+    }
 
 
 def evaluate_best(trainer: Trainer, state: TrainingState, prepared: PreparedExperiment) -> Run:

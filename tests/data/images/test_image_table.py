@@ -260,3 +260,25 @@ def test_heic_and_avif(monkeypatch):
     monkeypatch.setattr(open_image, "_register_heif", lambda: False)
     with pytest.raises(UsageError, match=r"mixed/a/0.heic is HEIC: pip install 'didact\[heic\]' to read it, or"):
         load("mixed", accepts=ACCEPTS)
+
+
+def test_columns_that_name_the_images_are_neither_dropped_nor_weights():
+    frame = write_photos(Path("photos")).assign(w=1)
+    frame.to_csv("photos/labels.csv", index=False)
+    with pytest.raises(UsageError, match=r"names its images in 'file': it can neither be dropped nor weigh rows"):
+        train("vae", data="photos", target="label", drop=("file",), steps=1)
+    with pytest.raises(UsageError, match=r"photos/labels.csv names images, and holds no other column"):
+        train("cnn", data="photos", sample_weight="w", drop=("label",), task="classes", steps=1)
+
+
+def test_spaces_around_the_names_of_columns():
+    write_photos(Path("photos")).to_csv("photos/labels.csv", index=False, header=[" file ", " label"])
+    data = load("photos", accepts=ACCEPTS)
+    assert data.class_names == ("dark", "light")
+
+
+def test_a_column_of_0_and_1_names_no_images():
+    for name in "01":
+        write_image(Path(f"pictures/{name}.png"), 0.5)
+    pd.DataFrame({"flag": [0, 1] * 20, "x": range(100, 140)}).to_csv("table.csv", index=False)
+    assert load("table.csv", target="flag", accepts=RECIPES["mlp"].accepts).kind == "table"

@@ -326,3 +326,10 @@ def test_options_of_tables_are_refused_where_the_data_are_none(houses, capsys, o
         error = capsys.readouterr().err
         assert f"{flag} does not apply" in error and error.count("\n") == 1, error
     assert {r.description for r in READERS if option in r.options} <= {"a table", "a table of images"}
+
+
+def test_a_table_of_which_no_column_is_left_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    with pytest.raises(UsageError, match=r"t.csv has no target: no column is left"):
+        load(str(path), table=TableOptions(drop=("a", "b")))

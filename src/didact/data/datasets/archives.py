@@ -28,7 +28,7 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 _MAX_UNPACKED_BYTES = 2 * 2**30    # of a file, where DIDACT_UNPACKED_BYTES does not say
 _CHUNK_BYTES = 2**20               # decompressed at once
 # what decompressors raise on damaged bytes; RuntimeError is a zip archive's password, or an unknown compression
-_READ_ERRORS = (
+READ_ERRORS = (
     EOFError,
     lzma.LZMAError,
     zlib.error,
@@ -51,7 +51,7 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         why = (str(error) or type(error).__name__).split("\n")[0]
         raise UsageError(f"{path} is damaged or cut short ({why}); {REPLACE_ADVICE}") from error
     except OSError as error:

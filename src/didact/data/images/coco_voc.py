@@ -4,7 +4,6 @@ A box is x1, y1, x2, y2 in pixels, as written. VOC counts pixels from 1, but the
 only at the border; a box is at most one pixel off.
 """
 
-import json
 import math
 import os
 import xml.etree.ElementTree as ET
@@ -20,6 +19,7 @@ from didact.data.folder_tree import FolderTree
 from didact.data.images.image_folder import SPLIT_OF_FOLDER
 from didact.data.images.open_image import IMAGE_SUFFIXES
 from didact.errors import UsageError, format_count
+from didact.schema import parse_foreign_json
 
 FORMAT_MARKERS = {".json": (b'"images"', b'"annotations"'), ".xml": (b"<annotation",)}
 _IMAGE_FOLDERS = ("", "images", "JPEGImages")  # where images are, from an annotation file's folder or the one above
@@ -121,7 +121,7 @@ def _read_coco(path: Path, root: Path, crowd_counts: Counter[str]) -> Iterator[A
     """{"images": [{id, file_name}], "annotations": [{image_id, category_id, bbox: [x, y, w, h]}], "categories":
     [{id, name}]}."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_foreign_json(path.read_bytes())
         labels = {c["id"]: str(c["name"]) for c in content["categories"]}
         images = {i["id"]: i for i in content["images"]}
         names = {key: str(i["file_name"]) for key, i in images.items()}
@@ -130,7 +130,7 @@ def _read_coco(path: Path, root: Path, crowd_counts: Counter[str]) -> Iterator[A
         ]
         # a list or dict is no id
         hash(tuple(key for image, category, _, _ in annotations for key in (image, category)))
-    except (ValueError, RecursionError) as error:  # ValueError alone: an integer of thousands of digits
+    except ValueError as error:
         raise UsageError(f"{path} is not JSON ({str(error).splitlines()[0]}); export the annotations again") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(

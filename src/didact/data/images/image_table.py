@@ -8,7 +8,6 @@ alone, also without their suffix. A column named split holds the split, where ea
 """
 
 import csv
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -43,6 +42,7 @@ from didact.data.tables.table_options import (
 )
 from didact.data.tables.target import Task, choose_target, read_labeled_rows
 from didact.errors import UsageError, format_count
+from didact.schema import parse_foreign_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -128,16 +128,17 @@ def _read_first_rows(path: Path) -> list[dict[str, str]]:
         rows = []
         for line in lines[:_PROBED_ROWS]:
             with suppress(ValueError):
-                rows.append(json.loads(line))
+                rows.append(parse_foreign_json(line))
         return [{str(k): str(v) for k, v in row.items()} for row in rows if isinstance(row, dict)]
     if not any(lines):
         return []
     try:
-        reader = csv.DictReader(lines, delimiter=sniff_delimiter("\n".join(lines)))
+        reader = csv.DictReader(lines, delimiter=sniff_delimiter("\n".join(lines)), skipinitialspace=True)
         rows = list(islice(reader, _PROBED_ROWS))
     except csv.Error:
         return []
-    return [{k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)} for row in rows]
+    names = {name: name.strip() or f"column {i}" for i, name in enumerate(reader.fieldnames or (), 1)}
+    return [{names[k]: v for k, v in row.items() if k in names and isinstance(v, str)} for row in rows]
 
 
 def _list_stems(folder: Path, tree: FolderTree) -> set[str]:
@@ -170,6 +171,8 @@ def load_image_table(
     check_target_stays(options, target)
     weights = read_weights(all_columns, options, origins, table.path)
     frame = drop_columns(all_columns, options, table.path)
+    if table.column not in frame:
+        raise UsageError(f"{table.path} names its images in {table.column!r}: it can neither be dropped nor weigh rows")
     splits = None if origins is not None else _find_split_column(frame, target)
     others = frame.drop(columns=[splits]) if splits is not None else frame
     notes = [f"images named in {os.path.relpath(table.path, root)}, column {table.column!r}"]

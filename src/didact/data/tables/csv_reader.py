@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import warnings
 from array import array
@@ -22,6 +21,7 @@ from didact.data.tables.encodings import decode_to_utf8
 from didact.data.tables.imputation import MISSING_VALUES, is_missing
 from didact.data.tables.table_file import TableFile
 from didact.errors import UsageError
+from didact.schema import parse_foreign_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
@@ -266,8 +266,8 @@ def parse_row(text: str) -> dict[str, Any]:
     """A row of the command line: `a=1,b=2` or {"a": 1, "b": 2}; an empty value is a missing one."""
     if text.lstrip().startswith("{"):
         try:
-            row: dict[str, Any] = json.loads(text)
-        except (ValueError, RecursionError) as error:       # ValueError alone: an integer of thousands of digits
+            row: dict[str, Any] = parse_foreign_json(text)
+        except ValueError as error:
             raise UsageError(f"a row in braces must be JSON, got {text[:80]!r}: {error}") from None
         for name, value in row.items():
             if isinstance(value, list | dict):

@@ -74,7 +74,7 @@ def read_table(
     frame = pd.DataFrame(cells, copy=False)
     frame.index = pd.Index(table.lines)
     frame.attrs = {"commas": meanings, "missing": first_missing, "notes": notes, "unit": table.unit}
-    if frame.columns[0] == "column 1" and _counts_from_0(to_numeric(frame["column 1"])):
+    if frame.columns[0] == "column 1" and len(frame.columns) > 1 and _counts_from_0(to_numeric(frame["column 1"])):
         return frame.drop(columns="column 1")  # the row numbers that pandas writes
     return frame
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from didact import files
 from didact.data.checks import summarize_list
-from didact.data.datasets.archives import ZIP_MAGIC, read_decompressed, read_zip_member, wrap_read_errors
+from didact.data.datasets.archives import READ_ERRORS, ZIP_MAGIC, read_decompressed, read_zip_member, wrap_read_errors
 from didact.errors import UsageError
 
 STANDARD_INPUT = "-"
@@ -129,7 +129,7 @@ def detect_format(raw: bytes) -> str:
 def _detect_zipped_format(raw: bytes) -> str:
     try:
         names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
-    except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError):      # damaged: said when it is read
+    except (*READ_ERRORS, OSError):             # what is wrong with it is said where it is unpacked
         return "csv"
     if "content.xml" in names:
         return "opendocument"

@@ -53,6 +53,9 @@ def choose_target(
     columns = [str(name) for name in frame.columns if name != excluded]
     if target == "":
         raise UsageError(f"no column of {path} is the target")
+    if not columns:
+        missing = "no column is left" if excluded is None else f"{excluded!r} is the only column"
+        raise UsageError(f"{path} has no target: {missing}; give it a column with what to learn")
     if len(columns) == 1 and excluded is None:
         raise UsageError(f"{path} has only one column, {columns[0]!r}: expected columns separated by , ; tab or |")
     if target is None:

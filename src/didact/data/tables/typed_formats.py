@@ -14,6 +14,7 @@ from didact.data.datasets.archives import REPLACE_ADVICE, ZIP_MAGIC, check_unpac
 from didact.data.tables.csv_reader import RawTable, check_names, is_exact, read_utf8
 from didact.data.tables.table_file import TableFile
 from didact.errors import UsageError, suggest_nearest
+from didact.schema import parse_foreign_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -87,12 +88,13 @@ def read_json_cells(
     """JSON: records, columns, or either of them under one key. Records on lines are read too."""
     raw, note = read_utf8(file)
     try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        value = parse_foreign_json(raw)
+    except ValueError as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             return read_json_lines_cells(file)
         raise UsageError(f"{file.path} is not JSON ({error}); {REPLACE_ADVICE}") from None
-    records = _find_records(file, value)
+    with _refuse_deep_nesting(file):
+        records = _find_records(file, value)
     return _to_raw_table(file, records, range(1, len(records) + 1), [note] if note else [], unit="record")
 
 
@@ -111,8 +113,8 @@ def read_json_lines_cells(
 
 def _parse_json_line(file: TableFile, number: int, line: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        record = parse_foreign_json(line)
+    except ValueError as error:
         raise UsageError(f"line {number} of {file.path} is not JSON ({error}); {REPLACE_ADVICE}") from None
     if not isinstance(record, dict):
         raise UsageError(f'line {number} of {file.path} expects a record {{"a": 1, …}}, got {line[:60].decode()!r}')
@@ -134,7 +136,8 @@ def _find_records(file: TableFile, value: Any) -> list[dict[str, Any]]:
         if isinstance(names, list) and isinstance(rows, list) and all(
             isinstance(row, list) and len(row) == len(names) for row in rows
         ):
-            return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+            names = check_names(file.path, [str(name) for name in names], 1)
+            return [dict(zip(names, row, strict=True)) for row in rows]
         lists = [part for part in parts if isinstance(part, list) and part and isinstance(part[0], dict)]
         if len(lists) == 1 and isinstance(value.get("data", lists[0]), list):
             return _find_records(file, lists[0])
@@ -199,15 +202,16 @@ def _to_raw_table(
     """Records as columns, in the order in which their keys occur; those of objects inside are joined by a point."""
     import pandas as pd
 
-    flat = [_flatten(record) if any(isinstance(v, dict) for v in record.values()) else record for record in records]
-    keys = list(dict.fromkeys(key for record in flat for key in record))
-    if not records or not keys:
-        raise UsageError(f"{file.path} holds no records: expected {_JSON_FORMS}")
-    names = check_names(file.path, keys, 1)
-    columns = {
-        name: _to_cells(pd.Series([record.get(key) for record in flat], dtype=object))
-        for name, key in zip(names, keys, strict=True)
-    }
+    with _refuse_deep_nesting(file):
+        flat = [_flatten(record) if any(isinstance(v, dict) for v in record.values()) else record for record in records]
+        keys = list(dict.fromkeys(key for record in flat for key in record))
+        if not records or not keys:
+            raise UsageError(f"{file.path} holds no records: expected {_JSON_FORMS}")
+        names = check_names(file.path, keys, 1)
+        columns = {
+            name: _to_cells(pd.Series([record.get(key) for record in flat], dtype=object))
+            for name, key in zip(names, keys, strict=True)
+        }
     return RawTable(columns, lines, notes=tuple(notes), unit=unit)
 
 
@@ -255,6 +259,15 @@ def _to_text(value: Any) -> str:
     if hasattr(value, "tolist"):                           # lists of Parquet are arrays
         value = value.tolist()
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+@contextmanager
+def _refuse_deep_nesting(file: TableFile) -> Iterator[None]:
+    """What the parser can still read may be too deep to be flattened or written."""
+    try:
+        yield
+    except RecursionError:
+        raise UsageError(f"{file.path} is nested too deeply: expected {_JSON_FORMS}") from None
 
 
 @contextmanager
