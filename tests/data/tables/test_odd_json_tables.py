@@ -4,8 +4,10 @@ import pytest
 
 from didact.data.folder_tree import FolderTree
 from didact.data.images.image_table import find_image_table
+from didact.data.load import load
 from didact.data.tables.csv_reader import parse_row
 from didact.data.tables.read_table import read_table
+from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError
 
 DEPTHS = (100, 970, 985, 995, 5_000)      # of lists and objects: what the parser, then what the writer can take
@@ -53,3 +55,11 @@ def test_columns_of_the_same_name_are_refused_in_split_form(tmp_path):
 def test_a_single_column_without_a_name_is_no_index(tmp_path):
     (tmp_path / "t.json").write_text('{"": [0, 1, 2]}')
     assert read_table(tmp_path / "t.json", min_columns=1)["column 1"].tolist() == [0, 1, 2]
+
+
+def test_texts_alone_in_two_files_are_refused(tmp_path):
+    """Without --target the columns before the last are read as text: here there are none."""
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text('{"words": ["a b", "b c", "c d"]}')
+    with pytest.raises(UsageError, match=r"a.json has no target: 'words' is the only column"):
+        load(str(tmp_path / "a.json"), text="words", table=TableOptions(validation=str(tmp_path / "b.json")))

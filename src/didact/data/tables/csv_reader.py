@@ -129,11 +129,17 @@ def _scan_rows(
             sample.append(row)
     if not lines:
         raise UsageError(f"{path} has column names but no rows: expected examples below them")
-    texts = set(names) if text_columns is None else {c if isinstance(c, str) else names[c] for c in text_columns}
+    texts = set(names) if text_columns is None else resolve_columns(names, text_columns)
     numeric = (
         i for i, name in enumerate(names) if name not in texts and all(_is_number_or_missing(row[i]) for row in sample)
     )
     return _Layout(names, np.array(lines), tuple(numeric))
+
+
+def resolve_columns(names: Sequence[str], columns: Collection[str | int]) -> set[str]:
+    """The names of columns that are given by name or position; a position that the table lacks is none."""
+    positions = range(-len(names), len(names))
+    return {c if isinstance(c, str) else names[c] for c in columns if isinstance(c, str) or c in positions}
 
 
 def check_names(path: Path, header: Sequence[str], min_columns: int, separators: str = ", ; tab or |") -> list[str]:

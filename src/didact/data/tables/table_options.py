@@ -14,7 +14,7 @@ from torch import Tensor
 from didact.data.build import CLASSIFICATION_TASKS, split_indices
 from didact.data.core import SPLITS
 from didact.data.split import train_val_test_split
-from didact.data.tables.csv_reader import to_numeric
+from didact.data.tables.csv_reader import resolve_columns, to_numeric
 from didact.data.tables.read_table import read_table
 from didact.data.tables.table_file import TableFile
 from didact.errors import UsageError, suggest_nearest
@@ -76,7 +76,7 @@ def read_split_files(
     if not options.split_files:
         return frame, None
     names = [str(name) for name in frame.columns]
-    texts = {name if isinstance(name, str) else names[name] for name in text_columns or ()}
+    texts = resolve_columns(names, text_columns or ())
     frames, origins = [frame], [np.zeros(len(frame), dtype=np.int8)]
     for part, location in options.split_files.items():
         file = Path(os.path.expanduser(location))
