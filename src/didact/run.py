@@ -98,6 +98,10 @@ class Run:
     def make_folder(self) -> None:
         """Make the folder, which must be new."""
         try:
+            str(self.folder).encode()                   # safetensors opens no other path
+        except UnicodeEncodeError:
+            raise UsageError(f"--runs expects a path in UTF-8, got {self.folder}; choose another place") from None
+        try:
             self.folder.mkdir(parents=True)
             files.sync_folder(self.folder.parent)
         except FileExistsError:

@@ -12,18 +12,24 @@ from typing import Any
 
 import click
 
-# C0 but tab and line ends, DEL, C1
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+# C0 but tab and line ends, DEL, C1; surrogates: a byte of a file name that is not UTF-8, which no terminal can show
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
 
 
 def escape_control(text: str) -> str:
     r"""The text with control characters written out: \x1b[31m for a sequence that would color the terminal."""
-    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda match: _write_out(ord(match[0])), text)
+
+
+def _write_out(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:                   # as Python reads such a byte of a file name
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def escape_control_in_json(document: str) -> str:
-    r"""A JSON document with the control characters that JSON leaves as they are (DEL and C1) as \u009b."""
-    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", document)
+    r"""A JSON document with what JSON leaves as it is (DEL, C1, surrogates) as \u009b."""
+    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def wrap_items(*groups: Iterable[str], width: int) -> list[str]:

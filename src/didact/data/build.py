@@ -223,5 +223,5 @@ def _compute_fingerprint(split: TensorSplit | FileSplit) -> str:
         digest.update(column.numpy().data)
     if isinstance(split, FileSplit):
         for file in split.files:
-            digest.update(f"{os.path.basename(file)} {os.path.getsize(file)}\n".encode())
+            digest.update(os.fsencode(f"{os.path.basename(file)} {os.path.getsize(file)}\n"))
     return digest.hexdigest()

@@ -153,3 +153,12 @@ def test_series_are_read_from_every_plain_format(tmp_path: Path, suffix):
     assert data.train.columns["x"][0, :3, 0].tolist() == [0, 1.5, 3] and data.encoder.list_forecast_dates(
         [str(path)]
     ) == [["2021-06-29"]]
+
+
+@pytest.mark.parametrize("target, message", [
+    (",", r"has no column ','; choose from"), ("a,a", r"names a column twice"), ("a,,zz", r"has no column 'zz'"),
+])  # fmt: skip
+def test_targets_that_are_no_columns_are_refused(tmp_path, target, message):
+    (tmp_path / "s.csv").write_text("a,b\n" + "".join(f"{i % 7},{i}\n" for i in range(80)))
+    with pytest.raises(UsageError, match=message):
+        load_series(tmp_path / "s.csv", target=target)

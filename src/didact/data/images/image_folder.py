@@ -396,7 +396,7 @@ def map_ahead(pool: ThreadPoolExecutor, function: Callable[[str], T], files: Seq
 
 def _hash_ends(path: str, size: int, head: bytes, tail: bytes) -> bytes:
     """The digest of a file's name, size, first and last bytes."""
-    digest = hashlib.blake2b(f"{os.path.basename(path)} {size}\n".encode(), digest_size=16)
+    digest = hashlib.blake2b(os.fsencode(f"{os.path.basename(path)} {size}\n"), digest_size=16)
     digest.update(head)
     digest.update(tail)
     return digest.digest()

@@ -89,6 +89,8 @@ def read_series(path: Path, *, target: str | None = None, layout: SeriesLayout |
                 [channel.fillna(0).tolist() for channel in channels], dtype=torch.float64
             ).T.float()
             times[series_name] = time_index
+    if not values:
+        raise UsageError(f"no series of {path} has a value of {', '.join(layout.targets)}: a time series needs some")
     gap_notes = [note for index in times.values() if index is not None
                  for note in describe_gaps(index, infer_step(index))]
     return SeriesTable(layout, values, times, [*dict.fromkeys((*notes, *gap_notes[:1]))])
@@ -103,7 +105,9 @@ def find_layout(path: Path, frame: "DataFrame", date_columns: DateColumns, targe
     measured = [name for name in numeric if name not in date_names] or numeric
     targets: tuple[str, ...] = (measured[-1],) if target is None else (target,)
     if target is not None and target not in frame.columns and "," in target:
-        targets = tuple(name.strip() for name in target.split(",") if name.strip())
+        targets = tuple(name.strip() for name in target.split(",") if name.strip()) or (target,)
+        if len(set(targets)) < len(targets):
+            raise UsageError(f"--target {target} names a column twice; name each once")
     series_column = _find_series_column(frame, date_columns, {*targets, *date_names})
     covariates = () if len(targets) > 1 else tuple(
         name for name in measured if name not in (*targets, series_column) and _is_usable(frame[name])

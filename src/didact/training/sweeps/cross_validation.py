@@ -5,6 +5,7 @@ An interrupted comparison continues: each training is saved as soon as it is fin
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import sqrt
@@ -105,7 +106,8 @@ def cross_validate(
     indices_by_fold = split_folds(data, folds, seed=chosen.split_seed)
     request = [data.fingerprint, [r.name for r in recipes], folds, to_json_value(settings)]
     digest = hashlib.blake2b(json.dumps(request, sort_keys=True, default=str).encode(), digest_size=3).hexdigest()
-    folder = Path(chosen.runs) / "comparisons" / f"{data.name}-{digest}"
+    folder_name = re.sub(r"[^\w.-]", "_", data.name)         # a file's name need not be UTF-8
+    folder = Path(chosen.runs) / "comparisons" / f"{folder_name}-{digest}"
     rows = _read_rows(folder / RESULTS_FILE)
     plan = [(fold, recipe) for fold in range(folds) for recipe in recipes]
     trained = {(row["fold"], row["model"]) for row in rows}
