@@ -204,6 +204,14 @@ def test_published_weights_bring_the_standardization_of_imagenet(workdir):
     assert any("pixels are standardized as for ImageNet" in note for note in prepared.experiment.notes)
 
 
+def test_cnn_takes_the_standardization_of_a_run_whose_images_were_resized(workdir):
+    run = didact.train(transfer, mode="scratch", image_size=16, epochs=1, labels_per_class=3)
+    prepared = prepare_with_weights(cnn, {"weights": str(run.folder)})
+    scale = prepared.experiment.objective.network.standardize.scale
+    assert torch.equal(scale, run.load("model")["network.standardize.scale"])
+    assert not any("ImageNet" in note for note in prepared.experiment.notes)
+
+
 @pytest.mark.parametrize("word", ["latest", "cnn/latest", "runs/cnn/latest"])
 def test_latest_is_stored_as_the_run_folder(word, source_run, workdir):
     """A word would mean another run when this one is resumed."""

@@ -13,7 +13,8 @@ from didact.data.balance import resample_by_class
 from didact.data.core import Data, MissingSplit
 from didact.data.load import list_datasets
 from didact.errors import UsageError
-from didact.layers.conv.resize_pixels import Resize
+from didact.layers.conv.resize_pixels import ResizeAndStandardize
+from didact.layers.standardize import Standardize
 from didact.objectives.supervised import likelihood_for
 from didact.objectives.transfer import TransferClassifier, group_layers
 from didact.optim.factory import DEFAULT_LR, make_optimizer
@@ -110,7 +111,9 @@ def transfer(
     base_lr = lr or _LR_FACTORS[mode] * DEFAULT_LR[optimizer]
     initialize_weights = partial(_load_backbone, network, weights, model, max(size))
     if image_size:
-        network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardize"))
+        standardize = network.standardize
+        assert isinstance(standardize, Standardize)
+        network.standardize = ResizeAndStandardize.from_standardize((image_size, image_size), standardize)
     L = len(group_layers(network))
     num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
     # lite0 also chooses the architecture, in mode scratch too
@@ -136,7 +139,7 @@ def transfer(
         epochs=epochs,
         batch_size=batch_size,
         initialize_weights=initialize_weights if mode != "scratch" else None,
-        resolved_arguments={"stem": stem},
+        resolved_arguments={"stem": stem, "model": model, "image_size": image_size},
         notes=(
             *get_network_notes(network),
             *ignored_notes,
@@ -167,9 +170,6 @@ def _load_backbone(
     """Load pretrained weights into all layers but the head, which stays new even if the numbers of classes agree."""
     head = group_layers(network)[-1][-1]
     new_head_state = {name: value.clone() for name, value in head.state_dict().items()}
-    input_transform = network.get_submodule("standardize")
-    if isinstance(input_transform, nn.Sequential):  # without the resizing: the file has the names of a plain network
-        network.standardize = input_transform[1]
     notes: tuple[str, ...] = ()
     if location in list_datasets():
         run = pretrain_cnn(
@@ -182,8 +182,6 @@ def _load_backbone(
         )
         location = str(run.folder)
     weight_notes = load_pretrained(network, location, model)
-    if isinstance(input_transform, nn.Sequential):
-        network.standardize = nn.Sequential(input_transform[0], network.get_submodule("standardize"))
     head.load_state_dict(new_head_state)
     return *notes, *weight_notes
 

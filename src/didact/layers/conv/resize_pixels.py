@@ -1,5 +1,6 @@
 """Resizing images to the size for which a network was made."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,6 +27,13 @@ class ResizeAndStandardize(Standardize):
     def __init__(self, size: tuple[int, int], mean: Tensor, std: Tensor):
         super().__init__(mean, std)
         self.resize = Resize(size)
+
+    @classmethod
+    def from_standardize(cls, size: tuple[int, int], standardize: Standardize) -> "ResizeAndStandardize":
+        """The same standardization behind a resizing."""
+        layer = cls(size, torch.zeros_like(standardize.scale), torch.ones_like(standardize.scale))
+        layer.load_state_dict(standardize.state_dict())
+        return layer
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(self.resize(x))
