@@ -11,6 +11,7 @@ from didact import recipes
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
+from didact.report import write_report
 from didact.run import Run, find_run
 from didact.schema import RUN_METADATA, MapOf, Nullable, Scalar
 
@@ -117,3 +118,13 @@ def test_every_key_of_run_json_has_a_shape(workdir, recipe, options):
     Path("t.csv").write_text("a,b,w,y\n" + "".join(f"{i},{i % 7},{1 + i % 3},{i * i}\n" for i in range(60)))
     run = didact.train(RECIPES[recipe], steps=2, batch_size=16, **options)
     assert find_unknown_keys(run.metadata, RUN_METADATA) == []
+
+
+def test_tensor_files_that_changed_places_are_refused(workdir):
+    run = didact.train(RECIPES["vae"], hidden=(8,), steps=2)
+    gallery, samples = (run.folder / f"{name}.safetensors" for name in ("gallery", "training_samples"))
+    content = gallery.read_bytes(), samples.read_bytes()
+    samples.write_bytes(content[0])
+    gallery.write_bytes(content[1])
+    with pytest.raises(UsageError, match=r"gallery.safetensors holds what belongs into training_samples.safetensors"):
+        write_report(run)

@@ -231,10 +231,15 @@ class Run:
         return row
 
     def save(self, name: str, tensors: dict[str, Tensor], **header: str) -> None:
-        files.write_tensors(self.folder / f"{name}.safetensors", tensors, **header)
+        # one string alone: safetensors writes several in any order, and equal runs have equal bytes
+        files.write_tensors(self.folder / f"{name}.safetensors", tensors, **(header or {"file": name}))
 
     def load(self, name: str) -> dict[str, Tensor]:
-        return files.read_tensors(self.folder / f"{name}.safetensors")[0]
+        path = self.folder / f"{name}.safetensors"
+        tensors, header = files.read_tensors(path)
+        if (written_as := header.get("file", name)) != name:
+            raise UsageError(f"{path} holds what belongs into {written_as}.safetensors; the run's folder is damaged")
+        return tensors
 
     def read_header(self, name: str) -> dict[str, str]:
         """The header strings of a tensor file."""

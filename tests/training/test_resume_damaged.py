@@ -163,3 +163,15 @@ def test_resume_refuses_values_of_another_kind_in_run_json(workdir, keys, value)
     name = re.escape("".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip("."))
     with pytest.raises(ValueError, match=f"run.json: {name} must be .*, got .*; the run's folder is damaged"):
         resume(Run(run.folder))
+
+
+def test_resume_writes_the_report_of_a_run_that_was_killed_before_it(workdir):
+    run = didact.train(RECIPES["mlp"], **SMALL)
+    (run.folder / "report.html").unlink()
+    leftover = run.folder / f".report.html.{get_dead_pid()}.tmp"
+    leftover.write_text("half")
+    before = (run.folder / "model.safetensors").read_bytes()
+    assert main(["resume", str(run.folder)]) == 0
+    assert (run.folder / "report.html").exists() and not leftover.exists()
+    assert (run.folder / "model.safetensors").read_bytes() == before
+    assert main(["resume", str(run.folder)]) == 2

@@ -16,14 +16,19 @@ from didact.training.run_training import describe_start, evaluate_best, load_ini
 
 
 def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
-    """Resume a run that was stopped or killed; it ends as if it had never been interrupted."""
-    metadata = run.metadata
+    """Resume a run that was stopped or killed; it ends as if it had never been interrupted.
+
+    A run that was killed while its report was written is returned as it is: the caller writes the report.
+    """
+    metadata, group = run.metadata, join_group()
     if metadata.get("status") == "finished":
+        with run.lock() if group.is_main else nullcontext():      # removes what the kill left
+            if not run.has("report.html"):
+                return run
         raise UsageError(
             f"{run.folder} is finished; train again, or raise the budget in a new run: "
             f"{metadata.get('command_to_repeat', '')}"
         )
-    group = join_group()
     with (
         run.lock() if group.is_main else nullcontext(),
         deterministic_kernels(bool(metadata["settings"].get("deterministic"))),
