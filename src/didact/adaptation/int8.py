@@ -34,6 +34,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("q", q)
         self.register_buffer("s", s[:, 0])
         self.bias = layer.bias
+        self.out_features, self.in_features = q.shape
 
     def forward(self, x: Tensor) -> Tensor:
         y = linear(x, self.q.to(x.dtype)) * self.s
@@ -51,6 +52,7 @@ class Int8Embedding(nn.Module):
         q, s = quantize_tensor(table.weight.data)
         self.register_buffer("q", q)
         self.register_buffer("s", s)
+        self.num_embeddings, self.embedding_dim = q.shape
 
     @property
     def weight(self) -> Tensor:

@@ -282,3 +282,12 @@ def test_a_column_of_0_and_1_names_no_images():
         write_image(Path(f"pictures/{name}.png"), 0.5)
     pd.DataFrame({"flag": [0, 1] * 20, "x": range(100, 140)}).to_csv("table.csv", index=False)
     assert load("table.csv", target="flag", accepts=RECIPES["mlp"].accepts).kind == "table"
+
+
+def test_splits_without_an_example_to_train_on_are_refused():
+    """Rows whose target is missing are left out: here all that were to be trained on."""
+    parts = pd.Series(["train", "val", "test", "val"] * 10)
+    frame = write_photos(Path("photos"), split=parts)
+    frame.assign(label=frame["label"].where(parts != "train")).to_csv("photos/labels.csv", index=False)
+    with pytest.raises(UsageError, match=r"there are examples for test, validation but none for train"):
+        load("photos", accepts=ACCEPTS)

@@ -119,3 +119,10 @@ def test_a_link_out_of_the_folder_is_refused():
     Path("reviews/pos/link.txt").symlink_to(Path("secret.txt").resolve())
     with pytest.raises(UsageError, match="lies outside of reviews"):
         load_labeled("reviews")
+
+
+def test_an_empty_training_folder_is_refused():
+    write_reviews(Path("reviews", "test"))
+    Path("reviews", "train", "pos").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"there are examples for test but none for train"):
+        load("reviews", accepts=RECIPES["fasttext"].accepts, tasks=RECIPES["fasttext"].tasks)

@@ -249,6 +249,8 @@ def split_by_folders(splits: Sequence[str], y: Tensor | None, seed: int) -> dict
     rows = {part: torch.tensor([i for i, p in enumerate(splits) if p == part]) for part in set(splits)}
     if "" in rows:
         return None
+    if "train" not in rows:
+        raise UsageError(f"there are examples for {', '.join(sorted(rows))} but none for train: put some there")
     train = rows["train"]
     missing_splits = [part for part in ("validation", "test") if part not in rows]
     if missing_splits:
