@@ -128,3 +128,7 @@ def test_tensor_files_that_changed_places_are_refused(workdir):
     gallery.write_bytes(content[1])
     with pytest.raises(UsageError, match=r"gallery.safetensors holds what belongs into training_samples.safetensors"):
         write_report(run)
+    gallery.write_bytes(content[0])
+    run.save("training_samples", run.load("gallery"))            # as it was before files named their place
+    with pytest.raises(UsageError, match=r"training_samples.safetensors expects images by step, got .*samples"):
+        write_report(run)

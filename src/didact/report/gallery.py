@@ -10,6 +10,7 @@ from didact.charts import svg
 from didact.charts.format import format_epochs
 from didact.charts.html import Html, tag
 from didact.charts.svg import Series
+from didact.errors import UsageError
 from didact.report.decision_surfaces import MAP_SIZE, MIDTONES, hex_to_rgb
 from didact.report.examples import image_to_data_uri
 from didact.report.sampled_rows import get_generated_columns
@@ -50,6 +51,9 @@ def make_gallery_section(run: Run, outputs: Mapping[str, Tensor], metadata: Mapp
     """The run's gallery, samples over training, its latent plane and codebook usage."""
     grids = run.load("gallery") if run.has("gallery.safetensors") else {}
     training_samples = run.load("training_samples") if run.has("training_samples.safetensors") else {}
+    if not all(step.isdecimal() and images.ndim == 4 for step, images in training_samples.items()):
+        path = run.folder / "training_samples.safetensors"
+        raise UsageError(f"{path} expects images by step, got {', '.join(training_samples)}; it is damaged")
     plane = draw_density_plane(grids, [column.name for column in get_generated_columns(grids, metadata)])
     figures = [
         _make_grid_figure(name, grids[name])
