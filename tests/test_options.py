@@ -169,12 +169,12 @@ def test_condition_of_an_option_is_part_of_its_help():
 
 
 FIELD_ALIASES = {  # of PyTorch, Hugging Face, scikit-learn, gensim, papers and their published code
-    "T", "aux_loss_weight", "batch", "beta_schedule", "block_size", "bptt", "cfg", "commitment_cost", "d_ff", "d_model",
-    "embedding_dim", "filters", "guidance_scale", "heads", "hidden_size", "hidden_sizes", "iou_threshold", "kl_weight",
-    "lags", "lambda_gp", "layers", "learning_rate", "lora_r", "lr_schedule", "mask_probability", "max_grad_norm",
-    "max_seq_length", "max_steps", "n_critic", "n_estimators", "negative", "num_embeddings", "num_epochs",
-    "num_inference_steps", "num_timesteps", "order", "short_seq_prob", "smoothing", "tied", "tta", "vector_size",
-    "width",
+    "T", "aux_loss_weight", "batch", "beta_schedule", "block_size", "bptt", "bucket", "cell", "cfg",
+    "commitment_cost", "d_ff", "d_model", "embedding_dim", "filters", "guidance_scale", "heads", "hidden_size",
+    "hidden_sizes", "iou_threshold", "kl_weight", "lags", "lambda_gp", "layers", "learning_rate", "lora_r",
+    "lr_schedule", "mask_probability", "max_grad_norm", "max_seq_length", "max_steps", "n_critic", "n_estimators",
+    "negative", "num_embeddings", "num_epochs", "num_inference_steps", "num_timesteps", "order", "season_length",
+    "short_seq_prob", "smoothing", "tied", "tta", "vector_size", "width",
 }  # fmt: skip
 
 

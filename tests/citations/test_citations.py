@@ -119,6 +119,7 @@ SUBJECTS = {
     "semi_supervised": "semi-supervised|few labels",
     "seq2seq": "sequence.to.sequence|bahdanau|luong",
     "stylegan": "stylegan",
+    "tabular": "early stopping",
     "text_rnn": "lstm|rnn",
     "text_transformer": "transformer",
     "transfer": "transfer learning|object detection",

@@ -11,7 +11,7 @@ from didact.objectives.base import Objective
 from didact.options import RunReference, format_value, resolve_alias
 from didact.registry import RECIPES, Recipe
 from didact.run import Run
-from didact.training.experiment import Experiment, InitContext, Settings
+from didact.training.experiment import Experiment, InitContext, Settings, forward_steps
 from didact.training.loop import Trainer
 from didact.training.restore import load_model
 
@@ -57,12 +57,11 @@ class SourceRun:
                 ) from error
             return f"starts from {self.location} ({self.description})"
         settings = Settings(precision=context.settings.precision, seed=context.settings.seed)
-        event = {"task": f"{self.recipe.name} first"}
         trainer = Trainer(
             self.build_experiment(data),
             settings,
             device=context.device,
-            on_event=lambda _, payload: context.on_event("begin", event | payload),
+            on_event=forward_steps(context.on_event, f"{self.recipe.name} first"),
         )
         trainer.train()
         objective.load_state_dict(trainer.best_weights)

@@ -29,7 +29,7 @@ from didact.recipes.transfer import subsample_per_class
 from didact.recipes.transformers import bert
 from didact.registry import recipe
 from didact.run import Run
-from didact.training.experiment import EventCallback, Experiment, InitContext, Settings
+from didact.training.experiment import EventCallback, Experiment, InitContext, Settings, forward_steps
 from didact.training.loop import Trainer
 from didact.training.restore import load_model
 from didact.training.seeding import init_rng
@@ -315,7 +315,7 @@ def _pretrain(
             experiment,
             Settings(),
             device=device,
-            on_event=lambda _, payload: on_event("begin", {"task": _PRETRAINING_MESSAGE, **payload}),
+            on_event=forward_steps(on_event, _PRETRAINING_MESSAGE),
         )
         scores = trainer.train().validation
     state = {

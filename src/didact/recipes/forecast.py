@@ -87,7 +87,7 @@ def forecast(
         int | None,
         Range(1),
         "seasonal period in values: 12 of months, 1 for none (found by autocorrelation if not given)",
-        Aliases("season"),
+        Aliases("season_length"),
     ] = None,
     normalization: Annotated[
         Literal["none", "last", "revin", "seasonal", "seasonal_revin", "seasonal_last"] | None,
@@ -101,7 +101,7 @@ def forecast(
         "cross-validation if not given)",
     ] = (),
     log_transform: Annotated[
-        bool | None, "forecast logarithms, of positive values (chosen by cross-validation if not given)", Aliases("log")
+        bool | None, "forecast logarithms, of positive values (chosen by cross-validation if not given)"
     ] = None,
     covariates: Annotated[
         tuple[str, ...],

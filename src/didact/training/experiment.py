@@ -22,6 +22,16 @@ def ignore_events(event: str, payload: dict[str, Any]) -> None:
     """The callback that does nothing."""
 
 
+def forward_steps(on_event: EventCallback, task: str) -> EventCallback:
+    """Steps and evaluations of a training that comes before the recipe's own, as the event "begin" of this task."""
+
+    def forward(event: str, payload: dict[str, Any]) -> None:
+        if event in ("step", "evaluate"):
+            on_event("begin", {"task": task, **payload})
+
+    return forward
+
+
 class BudgetNote(str):
     """A note that names the budget chosen by a recipe, and its text where the user sets another budget (`--steps`)."""
 

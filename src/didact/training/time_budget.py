@@ -103,9 +103,14 @@ def _fit_rounds(timing: Timing, limit: float, evaluate_every: int | None) -> tup
     """How many rounds, and evaluations among them, end within the limit."""
     limit *= 1 - _MARGIN
     if evaluate_every is not None:
-        seconds_left = limit - timing.estimate_seconds(0, MAX_EVALUATIONS) + MAX_EVALUATIONS * timing.evaluation
-        num_rounds = int(seconds_left / (timing.round + timing.evaluation / evaluate_every))
-        return num_rounds, max(1, num_rounds // evaluate_every)
+        def ends_in_time(num_rounds: int) -> bool:
+            return timing.estimate_seconds(num_rounds, num_rounds // evaluate_every) <= limit
+
+        low, high = 0, max(1, math.ceil(limit / timing.round))     # the most rounds that end in time, by bisection
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if ends_in_time(middle) else (low, middle - 1)
+        return low, max(1, low // evaluate_every)
     num_evaluations = MAX_EVALUATIONS
     while num_evaluations > 1 and timing.estimate_seconds(0, num_evaluations) > _EVALUATION_SHARE * limit:
         num_evaluations -= 1
