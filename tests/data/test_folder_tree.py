@@ -1,7 +1,9 @@
 """FolderTree: one walk of a dataset's folder."""
 
 import builtins
+import inspect
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from PIL import Image
 
 from didact.data.folder_tree import FolderTree
 from didact.data.load import load
+from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError
 
 
@@ -84,3 +87,34 @@ def test_image_folder_may_be_the_current_directory(tmp_path, monkeypatch):
     data = load(".")
     assert not any("left out" in note for note in data.notes)
     assert data.name == "pics" and data.locate_examples("train", [0])[0][:2] in ("a/", "b/")
+
+
+def test_folders_nested_deeper_than_calls_can_be(tmp_path):
+    folder = tmp_path.joinpath(*("d" * 300))
+    folder.mkdir(parents=True)
+    (folder / "a.png").touch()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        walked = [path for path, _ in FolderTree(tmp_path).walk(tmp_path)]
+        images = FolderTree(tmp_path).list_images()
+    finally:
+        sys.setrecursionlimit(limit)
+    assert len(walked) == 301 and images == ([str(folder / "a.png")], 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_pipes_are_no_files(tmp_path, monkeypatch):
+    """Opening one waits for a writer: for ever."""
+    write_images(tmp_path / "pics")
+    os.mkfifo(tmp_path / "pics" / "a" / "x.png")
+    data = load(str(tmp_path / "pics"))
+    assert len(data.train) + len(data.validation) + len(data.test) == 12
+    os.mkfifo(tmp_path / "t.csv")
+    (tmp_path / "iris.csv").write_text("a,y\n" + "1,0\n2,1\n" * 20)
+    monkeypatch.chdir(tmp_path)
+    for name in (tmp_path / "t.csv", "/dev/null"):
+        with pytest.raises(UsageError, match=r"is a pipe or a device: give a file, or pipe a table into --data -"):
+            load(str(name))
+    with pytest.raises(UsageError, match=r"/dev/zero is a device: expected the file of a table"):
+        load("iris.csv", table=TableOptions(test="/dev/zero"))

@@ -15,7 +15,10 @@ from didact.errors import UsageError
 
 @dataclass(frozen=True)
 class Listing:
-    """Names in one directory, sorted: its subfolders and its files, and which of either are links."""
+    """Names in one directory, sorted: its subfolders and its files, and which of either are links.
+
+    Pipes, sockets and devices do not count: reading one may never end.
+    """
 
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -30,6 +33,7 @@ class Listing:
         except OSError as error:
             return cls(error=error.strerror or str(error))
         folders = {entry.name for entry in entries if _is_folder(entry)}
+        entries = [entry for entry in entries if entry.name in folders or entry.is_symlink() or entry.is_file()]
         return cls(
             tuple(entry.name for entry in entries if entry.name in folders),
             tuple(entry.name for entry in entries if entry.name not in folders),
@@ -69,11 +73,16 @@ class FolderTree:
 
     def walk(self, folder: Path | str, *, hidden: bool = False) -> Iterator[tuple[str, Listing]]:
         """Every folder below this one, itself first; with `hidden`, hidden ones too."""
-        listing = self.list_folder(folder)
-        yield str(folder), listing
-        for name in listing.folders:
-            if name not in listing.links and (hidden or not name.startswith(".")):
-                yield from self.walk(_join(folder, name), hidden=hidden)
+        remaining = [str(folder)]               # a stack: folders may be nested deeper than Python can call
+        while remaining:
+            current = remaining.pop()
+            listing = self.list_folder(current)
+            yield current, listing
+            remaining += [
+                _join(current, name)
+                for name in reversed(listing.folders)
+                if name not in listing.links and (hidden or not name.startswith("."))
+            ]
 
     def list_subfolders(self, folder: Path | None = None) -> list[Path]:
         """The folders inside, sorted."""

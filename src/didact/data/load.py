@@ -347,6 +347,9 @@ def _read_path(name_or_path: str, options: ReadOptions) -> Data:
     path = os.path.expanduser(name_or_path)
     if not path or not TableFile.parse(path).exists():
         raise UsageError(_explain_missing(name_or_path))
+    file = TableFile.parse(path)
+    if not (file.is_standard_input or os.path.isdir(path) or os.path.isfile(file.path)):
+        raise UsageError(f"{name_or_path} is a pipe or a device: give a file, or pipe a table into --data -")
     files = FolderTree(path)
     reader = next((reader for reader in READERS if reader.can_read(files, options)), None)
     if reader is None:

@@ -179,3 +179,13 @@ def test_parse_row_refuses_invalid_json_in_one_line(row):
     with pytest.raises(UsageError, match="must be JSON") as error:
         parse_row(row)
     assert len(str(error.value)) < 300
+
+
+def test_cells_of_hundreds_of_thousands_of_characters(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,y\n" + "".join(f'"{"word " * 60_000}",{i}\n' for i in range(3)))
+    frame = read_table(path)
+    assert frame["text"].str.len().tolist() == [300_000] * 3
+    path.write_text('text,y\n"' + "word\n" * 60_000 + ",1\n")
+    with pytest.raises(UsageError, match=r"line 2 of .* is a quotation mark not closed\?"):
+        read_table(path)

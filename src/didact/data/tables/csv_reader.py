@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _DELIMITERS = ",;\t|"
 _SNIFFED_CHARS = 100_000     # characters in which the delimiter is looked for
 _SAMPLED_ROWS = 100          # rows that decide whether a column is tried as numbers
+csv.field_size_limit(2**31 - 1)     # of characters in a cell: a document may have more than the module's 131,072
 _MAX_EXACT = 2**53           # whole numbers up to this one are exact in double precision
 
 
