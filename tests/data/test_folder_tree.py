@@ -13,6 +13,7 @@ from PIL import Image
 
 from didact.data.folder_tree import FolderTree
 from didact.data.load import load
+from didact.data.tables.read_table import read_table
 from didact.data.tables.table_options import TableOptions
 from didact.errors import UsageError
 
@@ -118,3 +119,5 @@ def test_pipes_are_no_files(tmp_path, monkeypatch):
             load(str(name))
     with pytest.raises(UsageError, match=r"/dev/zero is a device: expected the file of a table"):
         load("iris.csv", table=TableOptions(test="/dev/zero"))
+    with pytest.raises(UsageError, match=r"cannot read x+.csv \(File name too long\)"):
+        read_table(Path("x" * 300 + ".csv"))

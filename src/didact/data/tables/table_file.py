@@ -65,7 +65,9 @@ class TableFile:
 
     def read_bytes(self) -> bytes:
         """Decompressed; of a zip archive its only table."""
-        if self.path.is_char_device():             # /dev/zero has no end
+        with wrap_read_errors(self.path):
+            is_device = self.path.is_char_device()
+        if is_device:                              # /dev/zero has no end
             raise UsageError(f"{self.path} is a device: expected the file of a table")
         raw = read_standard_input() if self.is_standard_input else read_decompressed(self.path)
         is_zipped = raw.startswith(ZIP_MAGIC) and self.format in ("csv", "json", "jsonl", "parquet", "arrow")
