@@ -152,7 +152,7 @@ CASES = [  # the call, what the message says of the input, and what of the remed
     ("train detection --data all.coco.json", "all.coco.json holds annotations of images", "give the folder"),
     ("train mlp --data other.json", "other.json expects a list of records", "got an object with a"),
     ("train mlp --data note.txt", "note.txt", "save it as CSV"),
-    ("train mlp --data /dev/null", "/dev/null", "save it as CSV"),
+    ("train mlp --data /dev/null", "/dev/null is a pipe or a device", "give a file"),
     ("train mlp --data https://example.org/t.csv", "https://example.org/t.csv is a web", "curl -LO"),
     ("train mlp --data s3://bucket/t.parquet", "s3://bucket/t.parquet is a web", "aws s3 cp 's3://bucket/t.parquet' ."),
     ("train mlp --data gs://bucket/t.csv", "gs://bucket/t.csv is a web", "gcloud storage cp"),
