@@ -175,3 +175,16 @@ def test_resume_writes_the_report_of_a_run_that_was_killed_before_it(workdir):
     assert (run.folder / "report.html").exists() and not leftover.exists()
     assert (run.folder / "model.safetensors").read_bytes() == before
     assert main(["resume", str(run.folder)]) == 2
+
+
+@pytest.mark.parametrize("damage", [
+    lambda data: data["class_counts"]["train"].pop(), lambda data: data["class_names"].pop(),
+    lambda data: data["class_names"].append("d"),
+])  # fmt: skip
+def test_report_refuses_counts_of_other_classes(workdir, damage, capsys):
+    run = didact.train(RECIPES["mlp"], **SMALL)
+    metadata = json.loads((run.folder / "run.json").read_text())
+    damage(metadata["data"])
+    (run.folder / "run.json").write_text(json.dumps(metadata))
+    assert main(["report", str(run.folder)]) == 2
+    assert "run.json counts" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from didact.charts.format import COUNTED_ITEMS, find_metric_note, format_metric_
 from didact.charts.html import Html, format_number
 from didact.charts.svg import Cell, Series
 from didact.data.tables.offsets import format_offset_name
+from didact.errors import UsageError
 from didact.report.predictions import Predictions
 
 MAX_SCATTER_DOTS = 1200      # dots of a scatter; a browser draws them at once
@@ -240,6 +241,11 @@ def make_class_figure(data: Mapping[str, Any]) -> Figure | None:
     )
     if not class_names or not counts:
         return None
+    if wrong := next((split for split, c in counts.items() if len(c) != len(class_names)), None):
+        raise UsageError(
+            f"run.json counts {len(counts[wrong])} classes of {wrong}, but names {len(class_names)}; the run's folder "
+            "is damaged: train anew"
+        )
     order = list(range(len(class_names)))
     note = ""
     if len(class_names) > MAX_CLASS_BARS:
