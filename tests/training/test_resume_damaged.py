@@ -188,3 +188,13 @@ def test_report_refuses_counts_of_other_classes(workdir, damage, capsys):
     (run.folder / "run.json").write_text(json.dumps(metadata))
     assert main(["report", str(run.folder)]) == 2
     assert "run.json counts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [lambda s: s[1].__setitem__(0, None), lambda s: s.pop(), lambda s: s.insert(0, "x")])
+def test_damaged_statistics_of_a_series_are_refused(workdir, damage, capsys):
+    run = didact.train(RECIPES["forecast"], hidden_size=4, window=12, steps=1)
+    metadata = json.loads((run.folder / "run.json").read_text())
+    damage(next(iter(metadata["data"]["encoder"]["statistics"].values())))
+    (run.folder / "run.json").write_text(json.dumps(metadata))
+    assert main(["predict", str(run.folder), "1,2,3"]) == 2
+    assert "run.json does not describe a run" in capsys.readouterr().err

@@ -126,8 +126,8 @@ class SeriesEncoder:
             layout
             and SeriesLayout(tuple(layout["targets"]), tuple(layout["covariates"]), layout["series_column"]),
             {
-                name: SeriesStatistics(*(tuple(values) for values in statistics))
-                for name, statistics in spec["statistics"].items()
+                name: SeriesStatistics(tuple(map(float, mean)), tuple(map(float, std)), tuple(map(int, lengths)))
+                for name, (mean, std, lengths) in spec["statistics"].items()
             },
         )
 
