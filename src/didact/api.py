@@ -6,7 +6,6 @@ from typing import Any
 from didact.data.core import Data
 from didact.errors import UsageError
 from didact.registry import Recipe
-from didact.report import write_report
 from didact.run import Run
 from didact.training.distributed.process_group import join_group
 from didact.training.experiment import EventCallback, ignore_events
@@ -49,6 +48,8 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
 
 def _report(run: Run) -> Run:
     """The run with its report, written by one process."""
+    from didact.report.page import write_report    # its charts are not needed before
+
     group = join_group()
     if group.is_main:
         write_report(run)
