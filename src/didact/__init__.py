@@ -6,6 +6,7 @@
 Names are loaded when they are first used, so that `didact --help` need not wait for torch.
 """
 
+import gc
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,23 @@ _SUBPACKAGES = (
 )
 
 
+def _import(module: str) -> Any:
+    """Import without garbage collection: one that falls due meanwhile walks all objects of torch, for a third of the
+    time, and finds nothing."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(module)
+    finally:
+        if is_enabled:
+            gc.enable()
+
+
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         if name in _NEEDS_RECIPES:  # a run names its recipe: the catalogue must be there
-            importlib.import_module("didact.recipes")
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
+            _import("didact.recipes")
+        return getattr(_import(_EXPORTS[name]), name)
     if name in _SUBPACKAGES:
-        return importlib.import_module(f"didact.{name}")
+        return _import(f"didact.{name}")
     raise AttributeError(f"module 'didact' has no attribute {name!r}")

@@ -48,7 +48,7 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
 
 def _report(run: Run) -> Run:
     """The run with its report, written by one process."""
-    from didact.report.page import write_report    # its charts are not needed before
+    from didact.report.page import write_report  # its charts are not needed before
 
     group = join_group()
     if group.is_main:
