@@ -21,8 +21,8 @@ install: .venv/installed
 
 demo: install
 	$(BIN)/didact train mlp --data digits
-	$(BIN)/didact train mlp --data breast_cancer
-	$(BIN)/didact train mlp --data diabetes
+	$(BIN)/didact train tabular --data breast_cancer
+	$(BIN)/didact train forecast --data waves
 
 lint: .venv/tested
 	$(BIN)/ruff check src tests benchmarks
