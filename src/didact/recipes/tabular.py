@@ -104,7 +104,7 @@ def _describe_folds(data: Data, members: int, num_rows: int) -> tuple[str, ...]:
         return ()
     return (
         f"training and validation rows, {num_rows:,} together, make {members} folds: each member leaves one out and is "
-        "validated on it",
+        "validated on it; test metrics are of the mean of all members, validation metrics of one for each row",
     )
 
 
