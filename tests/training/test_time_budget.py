@@ -155,7 +155,6 @@ def test_epochs_of_ones_own_files_are_cut_where_they_take_minutes(monkeypatch):
 
 def test_known_datasets_keep_the_budget_of_the_recipe(monkeypatch):
     monkeypatch.setattr(time_budget, "_time_experiment", None)
-    monkeypatch.setattr(Trainer, "train", lambda self: pytest.skip.Exception)
     prepared = time_budget.plan_within_time(
         didact.training.prepare.prepare("mlp", {}), didact.training.distributed.process_group.Group(), 0.0
     )

@@ -51,10 +51,10 @@ def fit_baselines(data: Data) -> Iterator[Baseline]:
             return
 
 
-def predict_probabilities(data: Data, model: Any, x: Any) -> NDArray[np.float64]:
+def predict_probabilities(model: Any, x: Any, num_classes: int) -> NDArray[np.float64]:
     """(N, K) of a fitted classifier of scikit-learn: 0 for a class that the fitted rows lack."""
     given = model.predict_proba(x)
-    probabilities = np.zeros((len(given), data.num_classes))
+    probabilities = np.zeros((len(given), num_classes))
     probabilities[:, model.classes_.astype(int)] = given
     return probabilities
 

@@ -17,7 +17,7 @@ from didact.data.core import Batch, Data, TensorSplit
 from didact.data.tables.columns import CategoricalColumn
 from didact.data.tables.table import TableEncoder
 
-_TASKS = ("binary", "multiclass", "regression")
+_TASKS = ("binary", "multiclass", "multilabel", "regression")
 _MAX_CELLS = 20_000_000       # rows times features that a model is fitted to; more rows are thinned out
 _MAX_BOOSTED_FEATURES = 2_000
 Numbers = NDArray[np.float64]         # (N,), or (N, K) probabilities
@@ -48,12 +48,21 @@ def fit_table_baselines(data: Data) -> Iterator[Baseline]:
     description = f"the {name} of the training rows for every row"
     yield from score(name, description, lambda: _predict_constant(data, fit_y, test_y))
     weight = rows["weight"].double().numpy() if "weight" in rows else None
-    yield from score(*_describe_linear(is_regression), lambda: _fit_linear(data, fit_x, fit_y, weight, test_x))
+
+    def fit_each(fit: Callable[[Numbers, int], Numbers]) -> Numbers:
+        """Of several labels a model for each, and the probability that it is 1."""
+        if data.task == "multilabel":
+            return np.stack([fit(label, 2)[:, 1] for label in fit_y.T], axis=1)
+        return fit(fit_y, data.num_classes)
+
+    yield from score(
+        *_describe_linear(is_regression), lambda: fit_each(lambda y, k: _fit_linear(fit_x, y, k, weight, test_x))
+    )
     if data.num_features <= _MAX_BOOSTED_FEATURES:
         yield from score(
             "gradient boosting",
-            "scikit-learn's histogram gradient boosting, 100 trees for each class",
-            lambda: _fit_boosting(data, fit_x, fit_y, weight, test_x),
+            f"scikit-learn's histogram gradient boosting, 100 trees{'' if is_regression else ' for each class'}",
+            lambda: fit_each(lambda y, k: _fit_boosting(data, fit_x, y, k, weight, test_x)),
         )
 
 
@@ -80,6 +89,8 @@ def _max_rows(data: Data) -> int:
 def _predict_constant(data: Data, fit_y: NDArray[np.float64], test_y: Tensor) -> NDArray[np.float64]:
     if data.task == "regression":
         return np.full(len(test_y), fit_y.mean())
+    if data.task == "multilabel":
+        return np.tile(fit_y.mean(0), (len(test_y), 1))
     shares = np.bincount(fit_y.astype(int), minlength=data.num_classes) / len(fit_y)
     return np.tile(shares, (len(test_y), 1))
 
@@ -91,32 +102,34 @@ def _describe_linear(is_regression: bool) -> tuple[str, str]:
 
 
 def _fit_linear(
-    data: Data, fit_x: Features, fit_y: Numbers, weight: Numbers | None, test_x: Features
+    fit_x: Features, fit_y: Numbers, num_classes: int, weight: Numbers | None, test_x: Features
 ) -> Numbers:
+    """Predicted numbers, or probabilities of the classes where there are some."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if data.task == "regression":
+    if not num_classes:
         ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
         return np.asarray(ridge.fit(fit_x, fit_y, ridgecv__sample_weight=weight).predict(test_x))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     model.fit(fit_x, fit_y, logisticregression__sample_weight=weight)
-    return predict_probabilities(data, model, test_x)
+    return predict_probabilities(model, test_x, num_classes)
 
 
 def _fit_boosting(
-    data: Data, fit_x: Features, fit_y: Numbers, weight: Numbers | None, test_x: Features
+    data: Data, fit_x: Features, fit_y: Numbers, num_classes: int, weight: Numbers | None, test_x: Features
 ) -> Numbers:
+    """Predicted numbers, or probabilities of the classes where there are some."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     is_categorical, fit_cells, test_cells = _to_cells(data, fit_x, test_x)
-    kind = HistGradientBoostingRegressor if data.task == "regression" else HistGradientBoostingClassifier
+    kind = HistGradientBoostingClassifier if num_classes else HistGradientBoostingRegressor
     model = kind(categorical_features=is_categorical, random_state=0)
     model.fit(fit_cells, fit_y, sample_weight=weight)
-    if data.task == "regression":
+    if not num_classes:
         return np.asarray(model.predict(test_cells))
-    return predict_probabilities(data, model, test_cells)
+    return predict_probabilities(model, test_cells, num_classes)
 
 
 def _to_cells(data: Data, *parts: Features) -> tuple[list[bool], Features, Features]:

@@ -114,4 +114,4 @@ def _fit_tf_idf(data: Data, rows: _TextRows, options: Mapping[str, Any]) -> NDAr
     pipeline = make_tf_idf_pipeline(data.task, options, _MAX_FEATURES).fit(rows.fit, rows.fit_y.numpy())
     if data.task == "regression":
         return np.asarray(pipeline.predict(rows.test))
-    return predict_probabilities(data, pipeline, rows.test)
+    return predict_probabilities(pipeline, rows.test, data.num_classes)
