@@ -81,6 +81,7 @@ def test_regression_stays_in_the_range_of_the_training_targets(workdir):
     objective, _ = load_model(run)
     y = load("diabetes").train.columns["y"]
     mean = objective.eval().regress({"x": torch.tensor([[-9.0], [9.0]]).expand(2, 10)}).mean
+    assert objective.regress({"x": torch.zeros(1, 10)}).std is None       # the members' disagreement is no interval
     assert (mean >= y.min() - 1e-3).all() and (mean <= y.max() + 1e-3).all()
 
 
